@@ -22,7 +22,9 @@ def main() -> None:
         # Not Python's own end, which frees every object first: up to a tenth of the time.
         atexit._run_exitfuncs()
         sys.stdout.flush()
-        unread = isinstance(ended.__context__, BrokenPipeError)  # a page of --help: typer says 1
+        unread = isinstance(
+            ended.__context__, BrokenPipeError
+        )  # a page of --help: typer says 1
         os._exit(0 if unread else int(ended.code or 0))
 
 

@@ -32,7 +32,9 @@ def _past_typer(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        if callable(signal.getsignal(signal.SIGINT)):  # from here on there is work to be kept
+        if callable(
+            signal.getsignal(signal.SIGINT)
+        ):  # from here on there is work to be kept
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             command(**given)
@@ -56,7 +58,9 @@ def application(wanted: str = "") -> typer.Typer:
     )
     app.callback()(_common)
     for name in [wanted] if wanted in COMMANDS else COMMANDS:
-        module = import_module(f"chunkscope.commands.{'small' if name in SMALL else name}")
+        module = import_module(
+            f"chunkscope.commands.{'small' if name in SMALL else name}"
+        )
         command = getattr(module, "show_help" if name == "help" else name)
         app.command(name, cls=GroupedCommand)(_past_typer(command))
     return app
@@ -70,7 +74,12 @@ def _version(wanted: bool) -> None:
 
 def _common(
     _version_wanted: bool = OUTPUT(
-        "Print the version.", "--version", "-V", default=False, callback=_version, is_eager=True
+        "Print the version.",
+        "--version",
+        "-V",
+        default=False,
+        callback=_version,
+        is_eager=True,
     ),
 ) -> None:
     pass
@@ -79,25 +88,40 @@ def _common(
 def main() -> None:
     """Run a command. The one place where errors become a sentence and an exit code."""
     _mend_streams()
-    if sys.argv[1:2] not in (["verify"], ["demo"]):  # which compute as a user's own program would
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads would only wait
-    gc.set_threshold(1_000_000)  # next to nothing here has cycles: looking for them takes a tenth
+    if sys.argv[1:2] not in (
+        ["verify"],
+        ["demo"],
+    ):  # which compute as a user's own program would
+        os.environ.setdefault(
+            "OPENBLAS_NUM_THREADS", "1"
+        )  # numpy's threads would only wait
+    gc.set_threshold(
+        1_000_000
+    )  # next to nothing here has cycles: looking for them takes a tenth
     try:
         app = application(sys.argv[1] if len(sys.argv) > 1 else "")
         app(sys.argv[1:], standalone_mode=True, prog_name="chunkscope")
     except ChunkscopeError as error:
-        console.say(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
+        console.say(
+            f"error: {error.message}"
+            + (f"\n\nhint: {error.hint}" if error.hint else "")
+        )
         sys.exit(error.exit_code)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _REFUSED:
-            what, hint = f"open {error.filename}", "is the name right, and may you read it?"
+            what, hint = (
+                f"open {error.filename}",
+                "is the name right, and may you read it?",
+            )
             if error.errno in _FULL:
                 console.drop_output()
                 what, hint = "write the output", "free disk space and repeat"
             console.say(f"error: cannot {what}: {error.strerror}\n\nhint: {hint}")
             sys.exit(InputError.exit_code)
         sys.excepthook(type(error), error, error.__traceback__)
-        console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")
+        console.say(
+            "\nerror: this is a bug in chunkscope; please report it with the lines above"
+        )
         sys.exit(EXIT_BUG)
 
 

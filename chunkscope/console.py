@@ -37,7 +37,9 @@ def _cleaned(text: str) -> str:
 
 
 Tell = Callable[[Any], None]  # says a Note: its words are made far above
-NO_BREAK = "\ue000"  # a blank at which no line is broken; rich breaks at those of Unicode
+NO_BREAK = (
+    "\ue000"  # a blank at which no line is broken; rich breaks at those of Unicode
+)
 
 # -- the two streams -----------------------------------------------------------------------------
 
@@ -82,8 +84,15 @@ def drop_output() -> None:
 
 def command() -> tuple[str, ...]:
     """What was typed, for an artefact, but how to show it; bytes that are no UTF-8 are spelled."""
-    typed = (word for word in sys.argv[1:] if word not in ("--json", "--details", "--quiet", "-q"))
-    return ("chunkscope", *(os.fsencode(w).decode("utf-8", "backslashreplace") for w in typed))
+    typed = (
+        word
+        for word in sys.argv[1:]
+        if word not in ("--json", "--details", "--quiet", "-q")
+    )
+    return (
+        "chunkscope",
+        *(os.fsencode(w).decode("utf-8", "backslashreplace") for w in typed),
+    )
 
 
 def is_terminal() -> bool:
@@ -133,7 +142,12 @@ class _Bar(Progress):
     """On a terminal: one line that moves, and goes away at the end."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
         from rich.progress import Progress as RichProgress
 
         self._what = ""
@@ -150,9 +164,13 @@ class _Bar(Progress):
         )
         self._task = self._bar.add_task("", total=None, count="")
 
-    def _show(self, what: str, *, total: float | None = None, done: float = 0, count: str) -> None:
+    def _show(
+        self, what: str, *, total: float | None = None, done: float = 0, count: str
+    ) -> None:
         self._bar.start()
-        self._bar.update(self._task, description=what, total=total, completed=done, count=count)
+        self._bar.update(
+            self._task, description=what, total=total, completed=done, count=count
+        )
 
     def begin(self, total_bytes: int) -> None:
         self._total = total_bytes or None

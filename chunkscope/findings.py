@@ -42,7 +42,9 @@ class Findings:
 
     @property
     def plan_is_of_this_profile(self) -> bool | None:
-        return self._is_of(self.plan.source.profile_digest if self.plan else None, "profile.json")
+        return self._is_of(
+            self.plan.source.profile_digest if self.plan else None, "profile.json"
+        )
 
     @property
     def verification_is_of_this_plan(self) -> bool | None:
@@ -56,7 +58,9 @@ class Findings:
 
     def to_json(self) -> dict[str, Any]:
         """All of them as one document. What is not there is null, as is what follows from it."""
-        parts = {kind.default_path.stem: getattr(self, name) for name, kind in KINDS.items()}
+        parts = {
+            kind.default_path.stem: getattr(self, name) for name, kind in KINDS.items()
+        }
         return {
             "schema": SCHEMA,
             "chunkscope": __version__,

@@ -43,7 +43,12 @@ from chunkscope.vllm.settings import Settings
 
 MODEL = "llama-3.1-8b"
 TOKENIZER = TokenizerInfo(
-    name="test", digest="0", kind="test", engine="test", reference="test", special_tokens_added=0
+    name="test",
+    digest="0",
+    kind="test",
+    engine="test",
+    reference="test",
+    special_tokens_added=0,
 )
 SHORT = tuple(range(20, 420, 8))
 MIXED = (*range(50, 1_550, 32), *[2_500] * 3, 4_000)
@@ -82,7 +87,11 @@ def _ruled(lengths: LengthHistogram, options: dict[str, Any]) -> dict[str, Any]:
     model = options.get("model", MODEL)
     shape = find_model(model) if isinstance(model, str) else model
     limit = (shape.limit if shape else None) or context
-    return {"mode": decide(lengths).mode, "max_model_len": min(context, limit), **options}
+    return {
+        "mode": decide(lengths).mode,
+        "max_model_len": min(context, limit),
+        **options,
+    }
 
 
 def advised(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
@@ -96,7 +105,9 @@ PLANS: dict[str, Plan] = {}
 @wraps(recommend)
 def planned(of: Profile, **options: Any) -> Plan:
     """What `recommend` makes of it, made once per session."""
-    values = {k: v.digest() if isinstance(v, Artefact) else v for k, v in options.items()}
+    values = {
+        k: v.digest() if isinstance(v, Artefact) else v for k, v in options.items()
+    }
     values.pop("tick", None)
     key = f"{of.digest()} {of.command} {of.paths} {sorted(values.items())}"
     if key not in PLANS:
@@ -148,7 +159,9 @@ def latency(p50: float) -> Percentiles:
     return Percentiles(p50=p50, p95=2 * p50, p99=3 * p50, max=4 * p50)
 
 
-def figures(makespan_s: float = 10.0, gap_s: float | None = 0.01, **more: Any) -> Figures:
+def figures(
+    makespan_s: float = 10.0, gap_s: float | None = 0.01, **more: Any
+) -> Figures:
     times = {
         "ttft_s": latency(makespan_s / 10),
         "itl_s": latency(gap_s) if gap_s is not None else None,
@@ -169,7 +182,9 @@ def figures(makespan_s: float = 10.0, gap_s: float | None = 0.01, **more: Any) -
     return Figures(makespan_s=makespan_s, **{**usual, **more})
 
 
-def run(setting: str = "plan", *makespans: float, gap_s: float = 0.01, **more: Any) -> Run:
+def run(
+    setting: str = "plan", *makespans: float, gap_s: float = 0.01, **more: Any
+) -> Run:
     """The first makespan is the median's; all of them are repeats."""
     repeats = tuple(figures(makespan, gap_s) for makespan in makespans or (10.0,))
     usual: dict[str, Any] = {
@@ -180,7 +195,9 @@ def run(setting: str = "plan", *makespans: float, gap_s: float = 0.01, **more: A
         "repeats": repeats,
         "figures": repeats[0],
         "distribution": Distribution(ttft_s=(0.5,) * 101, itl_s=None),
-        "workers": (WorkerMemory(rank=0, activation_peak_gib=0.5, device_peak_gib=120.0),),
+        "workers": (
+            WorkerMemory(rank=0, activation_peak_gib=0.5, device_peak_gib=120.0),
+        ),
         "kv_cache_tokens": 16_000,
     }
     return Run(setting=setting, **{**usual, **more})
@@ -222,7 +239,9 @@ class Place:
         self.folder = folder
         self.reports = folder / "reports"
 
-    def save_profile(self, made: Profile | None = None, **lengths: Sequence[int]) -> Profile:
+    def save_profile(
+        self, made: Profile | None = None, **lengths: Sequence[int]
+    ) -> Profile:
         made = made or profile(**(lengths or {"data": MIXED}))
         made.save(self.reports / "profile.json")
         return made
@@ -233,7 +252,9 @@ class Place:
         made.save(self.reports / "plan.json")
         return made
 
-    def save_verification(self, *runs: Run, name: str = "reports/verify.json", **more: Any) -> None:
+    def save_verification(
+        self, *runs: Run, name: str = "reports/verify.json", **more: Any
+    ) -> None:
         verification(*runs, **more).save(self.folder / name)
 
     def write(self, name: str, text: str) -> Path:
@@ -249,7 +270,9 @@ class Place:
         file = parse_budget(text, self.folder / "chunkscope.toml")
         return judge(file, load_findings(self.reports))
 
-    def one(self, budget: str, name: str | None = None, subject: str | None = None) -> Check:
+    def one(
+        self, budget: str, name: str | None = None, subject: str | None = None
+    ) -> Check:
         """The only check, or the only one of that name and subject."""
         checks = [
             check

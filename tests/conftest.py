@@ -37,7 +37,16 @@ settings.load_profile("any machine")
 
 
 # Engines start slowly: these files take longest, and a worker that gets one last is waited for.
-LONGEST = ("verify", "ray", "rendering", "sharing", "three_ways", "endpoint", "vllm", "reuse")
+LONGEST = (
+    "verify",
+    "ray",
+    "rendering",
+    "sharing",
+    "three_ways",
+    "endpoint",
+    "vllm",
+    "reuse",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,7 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden anew"
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -111,7 +122,9 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def vllm_python() -> str:
     """An interpreter that has vLLM."""
-    return os.environ.get("CHUNKSCOPE_VLLM_PYTHON") or missing("CHUNKSCOPE_VLLM_PYTHON is not set")
+    return os.environ.get("CHUNKSCOPE_VLLM_PYTHON") or missing(
+        "CHUNKSCOPE_VLLM_PYTHON is not set"
+    )
 
 
 @pytest.fixture(scope="session")

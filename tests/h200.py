@@ -28,7 +28,10 @@ def spaced(text: str) -> str:
 
 
 def measured() -> dict[str, Verification]:
-    return {f.parent.name: Verification.load(f) for f in sorted(FOLDER.glob("*/verify.json"))}
+    return {
+        f.parent.name: Verification.load(f)
+        for f in sorted(FOLDER.glob("*/verify.json"))
+    }
 
 
 def table() -> str:
@@ -38,7 +41,9 @@ def table() -> str:
 
 def _row(name: str, v: Verification, run: Run) -> str:
     first = run is v.runs[0]
-    setting = " = ".join((run.setting, *run.same_as)).replace("max-num-batched-tokens=", "")
+    setting = " = ".join((run.setting, *run.same_as)).replace(
+        "max-num-batched-tokens=", ""
+    )
     cells = (
         name if first else "",
         setting,
@@ -101,11 +106,17 @@ class Scenario:
 
     @property
     def sets(self) -> dict[str, object]:
-        return {n: v for n, v in self.ours.settings.given().items() if n != "tensor_parallel_size"}
+        return {
+            n: v
+            for n, v in self.ours.settings.given().items()
+            if n != "tensor_parallel_size"
+        }
 
 
 def scenarios() -> list[Scenario]:
-    return [_scenario(path.parent) for path in sorted(FOLDER.glob("advice/*/verify.json"))]
+    return [
+        _scenario(path.parent) for path in sorted(FOLDER.glob("advice/*/verify.json"))
+    ]
 
 
 def _scenario(folder: Path) -> Scenario:
@@ -113,10 +124,15 @@ def _scenario(folder: Path) -> Scenario:
     plan, file = Plan.load(folder / "plan.json"), folder / "verify.json"
     simulation = predict(plan, None, SimulateOptions(trace=file))
     simulated = {
-        name: run.figures for run in simulation.runs for name in (run.setting, *run.same_as)
+        name: run.figures
+        for run in simulation.runs
+        for name in (run.setting, *run.same_as)
     }
     return Scenario(
-        name=folder.name, plan=plan, verification=Verification.load(file), simulated=simulated
+        name=folder.name,
+        plan=plan,
+        verification=Verification.load(file),
+        simulated=simulated,
     )
 
 

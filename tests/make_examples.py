@@ -35,7 +35,9 @@ def pictures() -> None:
 
     chromium = os.environ.get("CHUNKSCOPE_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"]
+        )
         top = _opened(browser, EXAMPLE)
         top.screenshot(path=REPOSITORY / EXAMPLE / "report.png")
         # Of the measured page, what only a measurement can show.
@@ -47,7 +49,9 @@ def pictures() -> None:
 
 
 def _opened(browser: Any, folder: Path) -> Any:
-    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+    page = browser.new_page(
+        viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light"
+    )
     page.goto((REPOSITORY / folder / "report.html").as_uri())
     return page
 

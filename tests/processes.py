@@ -63,7 +63,9 @@ def members(group: int) -> list[int]:
     for entry in PROC.iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):
-                state, _, member_of = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+                state, _, member_of = (
+                    (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+                )
                 if int(member_of) == group and state not in "ZX":
                     found.append(int(entry.name))
     return found
@@ -76,7 +78,9 @@ def named(*words: str) -> set[int]:
         with suppress(OSError):
             command = entry.read_bytes()
             found |= (
-                {int(entry.parent.name)} if all(w.encode() in command for w in words) else set()
+                {int(entry.parent.name)}
+                if all(w.encode() in command for w in words)
+                else set()
             )
     return found
 
@@ -91,7 +95,9 @@ def wait_until_idle(process: "subprocess.Popen[Any]", checks: int = 25) -> None:
     def is_idle() -> bool:
         nonlocal asleep
         tasks = (PROC / str(process.pid) / "task").iterdir()
-        states = {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks}
+        states = {
+            (task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks
+        }
         asleep = asleep + 1 if states == {"S"} else 0
         return asleep >= checks
 

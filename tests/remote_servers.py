@@ -27,7 +27,9 @@ def s3_server() -> Iterator[str]:
     address = f"http://{host}:{port}"
     with s3_environment(address):
         yield address
-    urlopen(Request(f"{address}/moto-api/reset", method="POST")).close()  # kept by the process
+    urlopen(
+        Request(f"{address}/moto-api/reset", method="POST")
+    ).close()  # kept by the process
     server.stop()
 
 
@@ -36,8 +38,17 @@ def s3_environment(address: str, **more: str) -> Iterator[None]:
     """As users name a server and give credentials; nothing of a former one is remembered."""
     import s3fs
 
-    asked = {**KEY, "AWS_ENDPOINT_URL": address, "AWS_DEFAULT_REGION": "us-east-1", **more}
-    asked = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull, **asked}
+    asked = {
+        **KEY,
+        "AWS_ENDPOINT_URL": address,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        **more,
+    }
+    asked = {
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        **asked,
+    }
     s3fs.S3FileSystem.clear_instance_cache()
     with patch.dict(os.environ, asked):
         for name in [name for name, value in asked.items() if not value]:

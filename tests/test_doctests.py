@@ -12,14 +12,19 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "chunkscope"
 # What runs inside a harness or an engine is imported there only.
 MODULES = sorted(
-    ".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__")
+    ".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
     for file in PACKAGE.rglob("*.py")
     if "inside" not in file.parts and file.name != "__main__.py"
 )
 WITH_EXAMPLES = [
     name
     for name in MODULES
-    if ">>> " in Path(inspect.getsourcefile(import_module(name)) or "").read_text(encoding="utf-8")
+    if ">>> "
+    in Path(inspect.getsourcefile(import_module(name)) or "").read_text(
+        encoding="utf-8"
+    )
 ]
 
 WITH_TORCH = {"chunkscope.reference.chunked"}

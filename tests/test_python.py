@@ -37,19 +37,31 @@ def test_a_plan_is_that_of_the_command_line(tmp_path, plan):
     words = ("recommend", PROFILE, "--model", "qwen2.5-1.5b", "--gpu", "l4", "--json")
     document = json.loads(command(tmp_path, *words).out)
     assert document["settings"] == json.loads(json.dumps(plan.to_json()["settings"]))
-    assert chunkscope.Plan.load(str(tmp_path / "reports" / "plan.json")).digest() == plan.digest()
+    assert (
+        chunkscope.Plan.load(str(tmp_path / "reports" / "plan.json")).digest()
+        == plan.digest()
+    )
 
 
 @pytest.mark.parametrize("word", ["task", "mode", "order", "entry", "slo", "arrivals"])
 def test_an_unknown_word_is_an_error_that_names_the_argument(word):
     with pytest.raises(UsageError, match=word):
-        chunkscope.recommend(PROFILE, model="qwen3-8b", gpu="l4", **{word: ["nonsense"]})
+        chunkscope.recommend(
+            PROFILE, model="qwen3-8b", gpu="l4", **{word: ["nonsense"]}
+        )
 
 
-def test_simulate_takes_a_text_for_a_trace_and_refuses_a_step_of_no_tokens(tmp_path, plan):
-    (trace := tmp_path / "a.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,9,2\n")
+def test_simulate_takes_a_text_for_a_trace_and_refuses_a_step_of_no_tokens(
+    tmp_path, plan
+):
+    (trace := tmp_path / "a.csv").write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n0,9,2\n"
+    )
     assert chunkscope.simulate(plan, trace=str(trace)).workload.requests == 1
-    for wrong in ({"profile": []}, *({"max_num_batched_tokens": n} for n in (0, "256", 2.5, True))):
+    for wrong in (
+        {"profile": []},
+        *({"max_num_batched_tokens": n} for n in (0, "256", 2.5, True)),
+    ):
         with pytest.raises(ChunkscopeError, match=r"no profile|max_num_batched_tokens"):
             chunkscope.simulate(plan, **{"profile": PROFILE, **wrong})
 
@@ -58,10 +70,20 @@ def test_a_mistyped_keyword_is_named_as_it_is_written_and_other_mistakes_as_they
     with pytest.raises(UsageError, match="feild") as raised:
         chunkscope.analyze(PROFILE, feild="question")
     assert raised.value.hint == "did you mean field?"
-    for name, value in {"timeout": -1, "sample": 0, "keep_longest": 2.5, "task": "a"}.items():
+    for name, value in {
+        "timeout": -1,
+        "sample": 0,
+        "keep_longest": 2.5,
+        "task": "a",
+    }.items():
         with pytest.raises(UsageError, match=name):
             chunkscope.analyze("lm-eval:a", **{name: value})
-    for given in ({"paths": [{}]}, {"paths": {}}, {"prefix_file": None}, {"encoding": None}):
+    for given in (
+        {"paths": [{}]},
+        {"paths": {}},
+        {"prefix_file": None},
+        {"encoding": None},
+    ):
         with pytest.raises(UsageError, match=r"not a name|not text"):
             chunkscope.analyze(**{"paths": "a"} | given)
     with pytest.raises(UsageError, match="log"):
@@ -101,11 +123,15 @@ MODELS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"help", "gpus", "models"}))
+@pytest.mark.parametrize(
+    "command", sorted(COMMANDS.keys() - {"help", "gpus", "models"})
+)
 def test_an_option_of_a_command_is_a_keyword_of_its_function(command: str) -> None:
     function = getattr(api, command, None) or getattr(chunkscope, command)
     keywords = {*signature(function).parameters, *api.ALIASES}
-    keywords |= {name for model in MODELS.get(command, ()) for name in api.option_types(model)}
+    keywords |= {
+        name for model in MODELS.get(command, ()) for name in api.option_types(model)
+    }
     options = {
         parameter.name
         for parameter in COMMANDS[command].params
@@ -118,7 +144,14 @@ def test_a_plan_of_several_profiles_is_found_with_all_of_them(tmp_path):
     profile = chunkscope.Profile.load(PROFILE)
     for name, part in (("a", profile.datasets[:2]), ("b", profile.datasets[2:])):
         replace(profile, datasets=part).save(tmp_path / "reports" / f"{name}.json")
-    words = ("reports/a.json", "reports/b.json", "--model", "qwen2.5-1.5b", "--gpu", "l4")
+    words = (
+        "reports/a.json",
+        "reports/b.json",
+        "--model",
+        "qwen2.5-1.5b",
+        "--gpu",
+        "l4",
+    )
     assert command(tmp_path, "recommend", *words).code == 0
     findings = load_findings(tmp_path / "reports")
     assert findings.profile.overall == profile.overall
@@ -129,7 +162,10 @@ def test_a_copied_folder_has_its_own_profile(tmp_path, monkeypatch):
     """Its plan names reports/profile.json, which holds other data by now."""
     profile = chunkscope.Profile.load(PROFILE)
     monkeypatch.chdir(tmp_path)
-    for name, datasets in (("old", profile.datasets[:2]), ("new", profile.datasets[2:])):
+    for name, datasets in (
+        ("old", profile.datasets[:2]),
+        ("new", profile.datasets[2:]),
+    ):
         replace(profile, datasets=datasets).save()
         assert command(tmp_path, "recommend").code == 0
         copytree("reports", name)

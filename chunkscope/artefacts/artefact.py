@@ -90,10 +90,18 @@ def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
         document = orjson.loads(text)
     written = document.get("schema") if isinstance(document, dict) else None
     if document is None or written != schema:
-        what = f"is {written}, not {schema}" if written else "is data or cut off, not a result"
-        raise InputError(f"{path} {what}", hint=f"run `{made_by}` first and pass its file")
+        what = (
+            f"is {written}, not {schema}"
+            if written
+            else "is data or cut off, not a result"
+        )
+        raise InputError(
+            f"{path} {what}", hint=f"run `{made_by}` first and pass its file"
+        )
     if document.get("sha256") != checksum(document):
-        raise InputError(f"{path} is damaged: its checksum is wrong", hint=f"run `{made_by}` again")
+        raise InputError(
+            f"{path} is damaged: its checksum is wrong", hint=f"run `{made_by}` again"
+        )
     return dict(document)
 
 
@@ -101,13 +109,17 @@ class Shown:
     """What Python shows of a result: its first sentence, and in a notebook its table."""
 
     __slots__ = ()
-    first_sentence: ClassVar[Callable[[Any], str]] = lambda _: ""  # report/section has it
+    first_sentence: ClassVar[Callable[[Any], str]] = lambda _: (
+        ""
+    )  # report/section has it
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {Shown.first_sentence(self)}>"
 
     def _repr_html_(self) -> str:
-        table = self.to_frame().to_html(index=False) if hasattr(self, "to_frame") else ""
+        table = (
+            self.to_frame().to_html(index=False) if hasattr(self, "to_frame") else ""
+        )
         return f"<p>{escape(Shown.first_sentence(self))}</p>{table}"
 
 
@@ -127,9 +139,15 @@ class Artefact(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """The document as it is written, in plain values."""
-        head = {"schema": self.schema, "sha256": "", "chunkscope": self.version or __version__}
+        head = {
+            "schema": self.schema,
+            "sha256": "",
+            "chunkscope": self.version or __version__,
+        }
         figures = {"figures": known} if (known := self.figures()) else {}
-        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
+        content = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"
+        }  # type: ignore[arg-type]
         document: dict[str, Any] = plain(head | figures | content)
         document["sha256"] = checksum(document)
         return document
@@ -149,8 +167,16 @@ class Artefact(Shown):
         document = read(file, cls.schema, cls.made_by)
         try:
             value: Self = built(cls, {**document, "version": document["chunkscope"]})
-        except (ChunkscopeError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{file} is damaged: {error}", hint=f"run `{cls.made_by}`") from None
+        except (
+            ChunkscopeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as error:
+            raise InputError(
+                f"{file} is damaged: {error}", hint=f"run `{cls.made_by}`"
+            ) from None
         return value
 
     def digest(self) -> str:
@@ -167,9 +193,15 @@ def _identity(value: Any) -> Any:
     """Without what is incidental and fields that say nothing: one that later versions add changes
     no digest. 3.0 is 3, as JSON may give it back."""
     if is_dataclass(value):
-        names = [f.name for f in fields(value) if f.name not in _NEVER_IDENTITY and not f.metadata]
+        names = [
+            f.name
+            for f in fields(value)
+            if f.name not in _NEVER_IDENTITY and not f.metadata
+        ]
         parts = {name: _identity(getattr(value, name)) for name in names}
-        return {name: part for name, part in parts.items() if part not in (None, "", [], {})}
+        return {
+            name: part for name, part in parts.items() if part not in (None, "", [], {})
+        }
     if isinstance(value, Mapping):  # a note may hold the command that was typed
         return {str(n): _identity(part) for n, part in value.items() if n != "command"}
     if isinstance(value, list | tuple):

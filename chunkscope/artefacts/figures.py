@@ -43,8 +43,12 @@ class Figures(Latencies):
     chunks_max: int | None = None  # of one prompt
     preemptions: int | None = None
     prefix_hit_rate: float | None = None  # share of the prompt tokens
-    goodput_per_s: float | None = None  # requests that met every limit; None without limits
-    slo_use: float | None = None  # the tightest limit's figure as a share of it: kept up to 1
+    goodput_per_s: float | None = (
+        None  # requests that met every limit; None without limits
+    )
+    slo_use: float | None = (
+        None  # the tightest limit's figure as a share of it: kept up to 1
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +71,18 @@ class Figure:
 
 
 _LESS, _MORE = True, False  # is better
-_TIMES = {"ttft": "time to first token", "itl": "gap between tokens", "e2e": "whole answer"}
+_TIMES = {
+    "ttft": "time to first token",
+    "itl": "gap between tokens",
+    "e2e": "whole answer",
+}
 _QUANTILES = {"p50": "median", "p95": "p95", "p99": "p99", "max": "longest"}
 
 FIGURES = (
     Figure("makespan_s", "time for all requests", SECONDS, _LESS, promise="makespan"),
-    Figure("predicted_figures.makespan_s", "time for all, predicted", SECONDS, once=True),
+    Figure(
+        "predicted_figures.makespan_s", "time for all, predicted", SECONDS, once=True
+    ),
     *(
         Figure(key, f"{key.replace('_', ' ')}econd", RATE, _MORE, promise=key)
         for key in ("input_tokens_per_s", "output_tokens_per_s")
@@ -80,11 +90,15 @@ FIGURES = (
     Figure("goodput_per_s", "goodput, requests per second", MANY, _MORE),
     Figure("slo_use", "use of the tightest limit (up to 100 % keeps it)", SHARE, _LESS),
     *(
-        Figure(f"{time}_s.{at}", f"{named} {title}", SECONDS, _LESS, promise=f"{time}_{at}")
+        Figure(
+            f"{time}_s.{at}", f"{named} {title}", SECONDS, _LESS, promise=f"{time}_{at}"
+        )
         for time, title in _TIMES.items()
         for at, named in _QUANTILES.items()
     ),
-    Figure("activation_peak_gib", "activation peak", SIZE, _LESS, True, "activation_peak"),
+    Figure(
+        "activation_peak_gib", "activation peak", SIZE, _LESS, True, "activation_peak"
+    ),
     Figure("device_peak_gib", "device peak", SIZE, _LESS, True, "device_peak"),
     Figure("kv_cache_tokens", "KV cache tokens", COUNT, _MORE, True),
     Figure("predicted_activation_gib", "activation peak, predicted", SIZE, once=True),
@@ -96,18 +110,24 @@ FIGURES = (
     Figure("chunks_max", "most chunks of one prompt", COUNT),
     Figure("preemptions", "preemptions", COUNT, _LESS),
     Figure("prefix_hit_rate", "prefix-cache hits", SHARE),
-    Figure("predicted_prefix_hit_rate", "prefix-cache hits, predicted", SHARE, once=True),
+    Figure(
+        "predicted_prefix_hit_rate", "prefix-cache hits, predicted", SHARE, once=True
+    ),
     Figure("outputs.equal", "outputs as the reference", SHARE, _MORE, True),
     Figure("outputs.again", "outputs as before when sent again", SHARE, _MORE, True),
 )
 BY_KEY = {figure.key: figure for figure in FIGURES}
 BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}
 MAKESPAN, TTFT_P95, ITL_P99, ITL_MAX, TIGHTEST_LIMIT = (
-    BY_KEY[key] for key in ("makespan_s", "ttft_s.p95", "itl_s.p99", "itl_s.max", "slo_use")
+    BY_KEY[key]
+    for key in ("makespan_s", "ttft_s.p95", "itl_s.p99", "itl_s.max", "slo_use")
 )
 
 
 def figures_row(run: object) -> dict[str, float | None]:
     """Every figure of a run by its key: `makespan_s`, `ttft_s.p95`."""
-    values = {f.key: f.value(run if f.once else getattr(run, "figures", None)) for f in FIGURES}
+    values = {
+        f.key: f.value(run if f.once else getattr(run, "figures", None))
+        for f in FIGURES
+    }
     return {key: value for key, value in values.items() if value is not None}

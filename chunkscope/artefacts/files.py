@@ -36,7 +36,9 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     parts = [data] if isinstance(data, bytes) else data
     temporary = path
     try:
-        if path.is_file() or path.is_dir() or not path.exists():  # and not -o /dev/stdout
+        if (
+            path.is_file() or path.is_dir() or not path.exists()
+        ):  # and not -o /dev/stdout
             path = Path(os.path.realpath(path))  # a link is followed, not replaced
             temporary = path.parent / f"{path.name[:200]}.{os.urandom(4).hex()}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +47,11 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
         if temporary != path:
             temporary.replace(path)
     except OSError as error:
-        why = "Not a directory" if isinstance(error, FileExistsError) else error.strerror or error
+        why = (
+            "Not a directory"
+            if isinstance(error, FileExistsError)
+            else error.strerror or error
+        )
         raise InputError(
             f"cannot write {path}: {why}",
             hint="choose another place with --output (gate: --config), or make this one writable",
@@ -62,14 +68,18 @@ def read_text(path: Path, what: str = "file", *, hint: str) -> str:
         return path.read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot read the {what} {path}: {reason}", hint=hint) from None
+        raise InputError(
+            f"cannot read the {what} {path}: {reason}", hint=hint
+        ) from None
 
 
 def cache_folder() -> Path:
     """`$CHUNKSCOPE_CACHE_DIR`, else `~/.cache/chunkscope`; where that cannot be written, or others
     could have written it, a folder for this run alone: what a cache holds is believed."""
     place = os.environ.get("CHUNKSCOPE_CACHE_DIR")
-    return _usable(place or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/chunkscope")
+    return _usable(
+        place or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/chunkscope"
+    )
 
 
 @cache
@@ -80,7 +90,11 @@ def _usable(place: str) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
         others_write = status.st_mode & (S_IWGRP | S_IWOTH)
-        if not others_write and status.st_uid in (os.geteuid(), 0) and os.access(folder, os.W_OK):
+        if (
+            not others_write
+            and status.st_uid in (os.geteuid(), 0)
+            and os.access(folder, os.W_OK)
+        ):
             return folder
     temporary = tempfile.mkdtemp(prefix="chunkscope-")
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)

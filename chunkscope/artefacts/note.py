@@ -16,7 +16,9 @@ def one_of(kind: type[Word], value: str, name: str) -> Word:
     try:
         return kind(value)
     except ValueError:
-        raise UsageError(f"{name} is {value!r}, not one of: {', '.join(kind)}") from None
+        raise UsageError(
+            f"{name} is {value!r}, not one of: {', '.join(kind)}"
+        ) from None
 
 
 class Label(StrEnum):

@@ -77,8 +77,15 @@ def seconds(value: float | None, like: float | None = None) -> str:
     """
     if value is None:
         return "-"
-    units = ((0.9995, 0.001, "ms"), (120, 1, "s"), (7_200, 60, "min"), (inf, 3_600, "h"))
-    size, unit = next((size, unit) for below, size, unit in units if (like or value) < below)
+    units = (
+        (0.9995, 0.001, "ms"),
+        (120, 1, "s"),
+        (7_200, 60, "min"),
+        (inf, 3_600, "h"),
+    )
+    size, unit = next(
+        (size, unit) for below, size, unit in units if (like or value) < below
+    )
     return f"{_three_digits(value / size)} {unit}"
 
 
@@ -107,11 +114,15 @@ class Unit:
 
     def read(self, given: Any) -> float:
         """The number in its base unit; ValueError says what would have been right."""
-        match = _WRITTEN.fullmatch(str(given)) if type(given) in (int, float, str) else None
+        match = (
+            _WRITTEN.fullmatch(str(given)) if type(given) in (int, float, str) else None
+        )
         scale = self.scales.get(match[2] or "") if match else None
         amount = Fraction(match[1]) * scale if match and scale else None
         if amount is None or (self.whole and amount.denominator != 1):
-            raise ValueError(f"{given!r:.40} cannot be read; write it like {self.accepted}")
+            raise ValueError(
+                f"{given!r:.40} cannot be read; write it like {self.accepted}"
+            )
         return int(amount) if self.whole else float(amount)
 
     def write_both(self, limit: float, value: float) -> tuple[str, str]:
@@ -124,7 +135,9 @@ class Unit:
             return self.brief(limit), self.brief(value)
         size = float(self.scales[self.base])
         digits = 2 + ceil(log10(max(abs(limit), abs(value)) / abs(limit - value)))
-        exact = [f"{one / size:,.{digits}g} {self.base}".rstrip() for one in (limit, value)]
+        exact = [
+            f"{one / size:,.{digits}g} {self.base}".rstrip() for one in (limit, value)
+        ]
         return exact[0], exact[1]
 
 
@@ -148,7 +161,9 @@ TOKENS = Unit(
 )
 COUNT = Unit(whole=True)
 MANY = Unit(brief="{:,.1f}".format)  # on average, so a part of one counts
-SHARE = Unit(scales={"%": Fraction(1, 100)}, accepted='"5%" (with the %)', base="%", brief=share)
+SHARE = Unit(
+    scales={"%": Fraction(1, 100)}, accepted='"5%" (with the %)', base="%", brief=share
+)
 SECONDS = Unit(
     scales={"us": _MS / 1000, "ms": _MS, "s": 1, "min": 60, "h": 3600},
     accepted='"200ms" or "1.5s" (us, ms, s, min, h)',
@@ -156,7 +171,13 @@ SECONDS = Unit(
     brief=seconds,
 )
 SIZE = Unit(  # in GiB
-    scales={"GiB": 1, "MiB": Fraction(1, 1024), "TiB": 1024, "GB": _GB, "MB": _GB / 1000},
+    scales={
+        "GiB": 1,
+        "MiB": Fraction(1, 1024),
+        "TiB": 1024,
+        "GB": _GB,
+        "MB": _GB / 1000,
+    },
     accepted='"80GiB" (MiB, GiB, TiB, MB, GB)',
     base="GiB",
     brief=gib,

@@ -32,12 +32,19 @@ def analyze(
         "Prompt from fields: '{context}\\n\\nQ: {question}'.", "[NAME=]TEXT"
     ),
     choices: list[str] | None = INPUT(
-        "Choices written after the question, as MMLU's are: a list, or A,B,C,D.", "[NAME=]PATH"
+        "Choices written after the question, as MMLU's are: a list, or A,B,C,D.",
+        "[NAME=]PATH",
     ),
     task: Task | None = INPUT("loglikelihood: one request for each choice of a row."),
-    each: list[str] | None = INPUT("A list in each row: a prompt for each element.", "[NAME=]PATH"),
-    prefix_file: list[str] | None = INPUT("Text before each prompt (few shots).", "[NAME=]FILE"),
-    output_field: list[str] | None = INPUT("Reference answers, counted as outputs.", "[NAME=]PATH"),
+    each: list[str] | None = INPUT(
+        "A list in each row: a prompt for each element.", "[NAME=]PATH"
+    ),
+    prefix_file: list[str] | None = INPUT(
+        "Text before each prompt (few shots).", "[NAME=]FILE"
+    ),
+    output_field: list[str] | None = INPUT(
+        "Reference answers, counted as outputs.", "[NAME=]PATH"
+    ),
     exclude: list[str] | None = INPUT("Skip files that match.", "GLOB"),
     sample: int | None = INPUT("Count N random rows of each dataset.", "N", min=1),
     skip_bad_rows: bool = INPUT("Exit 0 even if there are bad rows.", default=False),
@@ -47,14 +54,22 @@ def analyze(
         *("NAME", "--tokenizer", "-t"),
     ),
     chat_template: Path | None = TOKENIZER("Replaces the tokenizer's.", "FILE"),
-    apply_chat_template: bool = TOKENIZER("Send each text as a user message.", default=False),
+    apply_chat_template: bool = TOKENIZER(
+        "Send each text as a user message.", default=False
+    ),
     trust_remote_code: bool = TOKENIZER("Run a tokenizer's own code.", default=False),
     shots: int | None = HARNESS("Few-shot examples per lm-eval task.", "N", min=0),
-    limit: float | None = HARNESS("Only the first COUNT samples of each task.", "COUNT"),
-    ray: bool = SPEED("Count on a Ray cluster (RAY_ADDRESS, else local).", default=False),
+    limit: float | None = HARNESS(
+        "Only the first COUNT samples of each task.", "COUNT"
+    ),
+    ray: bool = SPEED(
+        "Count on a Ray cluster (RAY_ADDRESS, else local).", default=False
+    ),
     no_cache: bool = SPEED("Neither read nor write the cache.", default=False),
     details: bool = opt.DETAILS,
-    form: Literal["text", "md", "csv"] | None = OUTPUT("How the result is shown.", "--format"),
+    form: Literal["text", "md", "csv"] | None = OUTPUT(
+        "How the result is shown.", "--format"
+    ),
     json: bool = opt.JSON,
     output: Path = opt.output(PROFILE),
     export_trace: Path | None = OUTPUT(
@@ -77,22 +92,30 @@ def analyze(
 
     opt.check_format(form, json=json)
     if model and tokenizer:
-        raise UsageError("--model and --tokenizer cannot be used together", hint="leave one out")
+        raise UsageError(
+            "--model and --tokenizer cannot be used together", hint="leave one out"
+        )
     tasks = any(path.startswith(("lm-eval:", "inspect:")) for path in paths)
     if not tasks and (shots, limit) != (None, None):
-        raise UsageError("--shots and --limit are for tasks", hint="--sample N counts some rows")
+        raise UsageError(
+            "--shots and --limit are for tasks", hint="--sample N counts some rows"
+        )
     options = opt.settled(analyze, given, AnalyzeOptions)
     skip_bad_rows = options.pop("skip_bad_rows", False)
     export_trace = options.pop("export_trace", None)
     if options.get("ray") and export_trace is not None:
         raise UsageError("--ray and --export-trace cannot be used together")
-    if export_trace and export_trace.resolve() in [Path(path).resolve() for path in paths]:
+    if export_trace and export_trace.resolve() in [
+        Path(path).resolve() for path in paths
+    ]:
         raise UsageError(f"--export-trace {export_trace} would replace the data")
     export = TraceExport() if export_trace else None
     with console.progress(quiet=quiet, tell=opt.tell_note) as progress:
         profile = api.analyze(export=export, listener=progress, **options)
     words = (without_secrets(word) for word in console.command() if word != "--ray")
-    profile = replace(profile, command=tuple(words))  # the result is the same with --ray
+    profile = replace(
+        profile, command=tuple(words)
+    )  # the result is the same with --ray
     written = profile.save(output)
     if json or form == "csv":  # no sentences in data
         console.emit(written if json else as_csv(profile).encode())
@@ -105,8 +128,14 @@ def analyze(
     if export and export_trace:
         sizes = {"requests": export.write(export_trace), "block": export.block_size}
         opt.tell("wrote_trace", file=shlex.quote(str(export_trace)), **sizes)
-    after = corrected(profile) or f"chunkscope recommend{opt.quoted(output, usual=PROFILE)}"
+    after = (
+        corrected(profile) or f"chunkscope recommend{opt.quoted(output, usual=PROFILE)}"
+    )
     failed = profile.failures or (profile.skipped and not skip_bad_rows)
-    opt.tell("wrote_next", file=output, after="fix what failed, run it again" if failed else after)
+    opt.tell(
+        "wrote_next",
+        file=output,
+        after="fix what failed, run it again" if failed else after,
+    )
     if failed:
         raise SystemExit(InputError.exit_code)

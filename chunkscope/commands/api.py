@@ -10,7 +10,15 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from chunkscope.errors import InputError, MissingError, UsageError
 
@@ -27,7 +35,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Name = str | os.PathLike[str]
 # Options that are repeated on a command line: their names there, and in the models.
-ALIASES = {"field": "fields", "prefix_file": "prefix_files", "engine_arg": "engine_args"}
+ALIASES = {
+    "field": "fields",
+    "prefix_file": "prefix_files",
+    "engine_arg": "engine_args",
+}
 
 
 def analyze(
@@ -106,7 +118,9 @@ def simulate(
         Plan.load(plan),
         None if profile is None and "trace" in given else profile_of(plan, profile),
         filled(SimulateOptions, given, "simulate"),
-        calibration=together([Calibration.load(Path(f)) for f in files]) if files else None,
+        calibration=together([Calibration.load(Path(f)) for f in files])
+        if files
+        else None,
         tick=tick,
     )
 
@@ -129,7 +143,9 @@ def verify(
     profile, options = profile_of(plan, profile), filled(VerifyOptions, given, "verify")
     plan = Plan.load(plan)
     if endpoint is not None:
-        return verify_endpoint(endpoint, plan, profile, options, model=model, report=report)
+        return verify_endpoint(
+            endpoint, plan, profile, options, model=model, report=report
+        )
     return run(plan, profile, options, model=model, report=report, resume=resume)
 
 
@@ -150,7 +166,8 @@ def report(
 
 
 def profile_of(
-    plan: "Plan | Name | None", named: "Profile | Name | Sequence[Profile | Name] | None" = None
+    plan: "Plan | Name | None",
+    named: "Profile | Name | Sequence[Profile | Name] | None" = None,
 ) -> "Profile":
     """The named profiles joined, else the one that the plan was made from."""
     from chunkscope.lengths.profile import Profile, joined
@@ -201,9 +218,13 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
     for name, value in values.items():
         wanted, allowed = names[name], names[name] | os.PathLike | str
         if wanted in (str, str | None, Path | None) and not isinstance(value, allowed):
-            raise UsageError(f"{name} is {value!r:.60}, not text", hint="write it in quotes")
+            raise UsageError(
+                f"{name} is {value!r:.60}, not text", hint="write it in quotes"
+            )
         if get_origin(wanted) is Literal and value not in get_args(wanted):
-            raise UsageError(f"{name} is {value!r:.60}", hint=nearest(str(value), get_args(wanted)))
+            raise UsageError(
+                f"{name} is {value!r:.60}", hint=nearest(str(value), get_args(wanted))
+            )
     if "slo" in values:
         from chunkscope.simulation.slo import read_slo
 
@@ -214,10 +235,16 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
 def nearest(name: str, names: Collection[str]) -> str:
     """A hint: the most similar name, else all names."""
     near = get_close_matches(name, names)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
+    return (
+        f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
+    )
 
 
 def _filled(kind: type[T], values: dict[str, Any]) -> T:
     hints: dict[str, Any] = get_type_hints(kind)
-    nested = {name: _filled(hint, values) for name, hint in hints.items() if is_dataclass(hint)}  # type: ignore[arg-type]
+    nested = {
+        name: _filled(hint, values)
+        for name, hint in hints.items()
+        if is_dataclass(hint)
+    }  # type: ignore[arg-type]
     return kind(**{name: values[name] for name in hints if name in values} | nested)

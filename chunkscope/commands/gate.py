@@ -13,13 +13,18 @@ BUDGET = group("Budget")
 
 
 def gate(
-    reports: Path = argument("[REPORTS]", "The results. [default: reports]", default=REPORTS),
+    reports: Path = argument(
+        "[REPORTS]", "The results. [default: reports]", default=REPORTS
+    ),
     config: Path | None = INPUT(
-        "The budget. [default: chunkscope.toml, else pyproject.toml]", *("FILE", "--config", "-c")
+        "The budget. [default: chunkscope.toml, else pyproject.toml]",
+        *("FILE", "--config", "-c"),
     ),
     init: bool = BUDGET("Write a budget from today's results.", default=False),
     force: bool = BUDGET("With --init: replace the gate's tables.", default=False),
-    update: bool = BUDGET("Move limits to today's figures; keep the rest.", default=False),
+    update: bool = BUDGET(
+        "Move limits to today's figures; keep the rest.", default=False
+    ),
     details: bool = opt.DETAILS,
     form: Literal["text", "md", "junit", "github"] | None = OUTPUT(
         "github: annotations; md: for a job summary.", "--format"
@@ -38,7 +43,9 @@ def gate(
     if force and not init:
         raise UsageError("--force needs --init")
     if init + update + bool(json or form) > 1:
-        raise UsageError("--init, --update, and --json or --format cannot be used together")
+        raise UsageError(
+            "--init, --update, and --json or --format cannot be used together"
+        )
     if init:
         return _init(reports, config or CONFIG, force=force)
     if update:
@@ -68,7 +75,9 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     from chunkscope.report.words.gate import COMMENTS
 
     if path.name == "pyproject.toml":
-        hint = "run `chunkscope gate --init` and move the tables to [tool.chunkscope.gate]"
+        hint = (
+            "run `chunkscope gate --init` and move the tables to [tool.chunkscope.gate]"
+        )
         raise UsageError("--init does not write into pyproject.toml", hint=hint)
     before = read_text(path, hint="is it a file?") if path.exists() else ""
     others = other_tables(before, path)
@@ -86,9 +95,14 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     write_atomically(path, text.encode())
     if left_out:
         opt.tell("fails_today", names=left_out)
-    where = opt.quoted(reports, usual=REPORTS) + f" --config{opt.quoted(path)}" * (path != CONFIG)
+    where = opt.quoted(reports, usual=REPORTS) + f" --config{opt.quoted(path)}" * (
+        path != CONFIG
+    )
     if "\n[gate.settings]\n" not in text:
-        command, file = commands_of(findings)["recommend"], opt.quoted(path.parent / ARGUMENTS)
+        command, file = (
+            commands_of(findings)["recommend"],
+            opt.quoted(path.parent / ARGUMENTS),
+        )
         opt.tell("settings_unchecked", command=command, file=file, where=where)
     opt.tell("wrote_next", file=path, after=f"chunkscope gate{where}")
 

@@ -61,9 +61,13 @@ class GroupedCommand(TyperCommand):
         super().__init__(*words, params=params, **how)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        for word in {"--rate", "--request-rate"} & {word.partition("=")[0] for word in args}:
+        for word in {"--rate", "--request-rate"} & {
+            word.partition("=")[0] for word in args
+        }:
             if any("--arrivals" in parameter.opts for parameter in self.params):
-                raise UsageError(f"there is no option {word}", hint="write --arrivals 4/s")
+                raise UsageError(
+                    f"there is no option {word}", hint="write --arrivals 4/s"
+                )
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -103,9 +107,15 @@ def model(option: Callable[..., Any], text: str) -> Any:
 INPUT, MACHINE, SETTING = group("Input"), group("Machine"), group("Setting")
 WORKLOAD, LIMITS, OUTPUT = group("Workload"), group("Limits"), group("Output")
 
-PLAN_FILE = argument("[PLAN]", "From `chunkscope recommend`. [default: reports/plan.json]")
-PROFILE_FILES = INPUT("From `chunkscope analyze`; repeatable. [default: the plan's]", "FILE")
-MODEL = model(MACHINE, "Folder with a config.json, hub id, or built-in name such as llama-3.1-8b.")
+PLAN_FILE = argument(
+    "[PLAN]", "From `chunkscope recommend`. [default: reports/plan.json]"
+)
+PROFILE_FILES = INPUT(
+    "From `chunkscope analyze`; repeatable. [default: the plan's]", "FILE"
+)
+MODEL = model(
+    MACHINE, "Folder with a config.json, hub id, or built-in name such as llama-3.1-8b."
+)
 GPU = MACHINE(
     "h200, a100-80gb, ..., or a size such as 80GiB. [default: this machine's]",
     "NAME",
@@ -117,7 +127,9 @@ EP = MACHINE("Expert parallel: each GPU holds whole experts.", default=False)
 FP8_HELP = "Type of the KV cache; fp8 holds twice as many tokens."
 KV_CACHE = MACHINE(FP8_HELP)
 VLLM_VERSION = MACHINE("vLLM version. [default: installed, else newest known]", "X.Y")
-MAX_OUTPUT = WORKLOAD("Tokens per answer. [default: from the data, else 256]", "N", min=1)
+MAX_OUTPUT = WORKLOAD(
+    "Tokens per answer. [default: from the data, else 256]", "N", min=1
+)
 ARRIVALS = WORKLOAD("batch (all at once), or a rate such as 4/s.", "WHEN")
 CONCURRENCY = WORKLOAD("The client sends at most N requests at once.", "N", min=1)
 SLO = LIMITS(
@@ -129,12 +141,24 @@ DETAILS = OUTPUT("Show everything, not only the answer.", default=False)
 JSON = OUTPUT("Print the result as JSON.", default=False)
 QUIET = OUTPUT("No progress.", "--quiet", "-q", default=False)
 # Options of the command line only: they do not change a result.
-SHOWN = ("details", "json", "quiet", "output", "form", "emit", "anyway", "check", "resume")
+SHOWN = (
+    "details",
+    "json",
+    "quiet",
+    "output",
+    "form",
+    "emit",
+    "anyway",
+    "check",
+    "resume",
+)
 
 
 def output(default: Path | None, text: str = "") -> Any:
     text = text or f"Where to write it. [default: {default}]"
-    return OUTPUT(text, "FILE", "--output", "-o", default=default, callback=default and _spared)
+    return OUTPUT(
+        text, "FILE", "--output", "-o", default=default, callback=default and _spared
+    )
 
 
 def _spared(file: Path) -> Path:
@@ -143,7 +167,9 @@ def _spared(file: Path) -> Path:
         with file.open("rb") as old:
             if b'"schema": "chunkscope/' not in old.read(40):
                 hint = "name another file, or remove that one"
-                raise UsageError(f"--output {file} exists and is not a result", hint=hint)
+                raise UsageError(
+                    f"--output {file} exists and is not a result", hint=hint
+                )
     return file
 
 
@@ -162,9 +188,16 @@ def settled(
     for kind in (command, *models) if table else ():
         for name, hint in option_types(kind).items():
             types.setdefault(name, []).append(hint)
-    table = {name: _checked(command.__name__, name, value, types) for name, value in table.items()}
-    typed = {n: v for n, v in given.items() if v is not None and v is not False and v != []}
-    for name in (name for name, value in typed.items() if value == "" or value != value):  # nan
+    table = {
+        name: _checked(command.__name__, name, value, types)
+        for name, value in table.items()
+    }
+    typed = {
+        n: v for n, v in given.items() if v is not None and v is not False and v != []
+    }
+    for name in (
+        name for name, value in typed.items() if value == "" or value != value
+    ):  # nan
         option = f"--{name.replace('_', '-')} is {typed[name] or 'empty'}"
         raise UsageError(option, hint="leave it out, or is a shell variable not set?")
     return table | {name: value for name, value in typed.items() if name not in SHOWN}
@@ -179,27 +212,39 @@ def configured(command: str) -> dict[str, Any]:
     other = os.environ.get("CHUNKSCOPE_CONFIG")
     for path in (Path(other),) if other else filter(Path.exists, (CONFIG, PROJECT)):
         try:
-            document = tomllib.loads(read_text(path, hint="is CHUNKSCOPE_CONFIG right?"))
+            document = tomllib.loads(
+                read_text(path, hint="is CHUNKSCOPE_CONFIG right?")
+            )
         except ValueError as error:
             raise InputError(f"{path} is not valid TOML: {error}") from None
         if path.name == PROJECT.name:
             document = document.get("tool", {}).get("chunkscope", {})
         for name in sorted(document.keys() - set(TABLES)):
-            raise InputError(f"{path}: unknown table {name}", hint=nearest(name, TABLES))
+            raise InputError(
+                f"{path}: unknown table {name}", hint=nearest(name, TABLES)
+            )
         if not isinstance(table := document.get(command, {}), dict):
-            raise InputError(f"{path}: {command} is not a table", hint=f"write [{command}]")
+            raise InputError(
+                f"{path}: {command} is not a table", hint=f"write [{command}]"
+            )
         if table:
             return {name.replace("-", "_"): value for name, value in table.items()}
     return {}
 
 
-def _checked(command: str, name: str, value: Any, types: Mapping[str, list[Any]]) -> Any:
+def _checked(
+    command: str, name: str, value: Any, types: Mapping[str, list[Any]]
+) -> Any:
     from chunkscope.artefacts.artefact import built, dumped
 
     if name not in (names := types.keys() - {*SHOWN}):
-        raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, names))
+        raise InputError(
+            f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, names)
+        )
     reasons = []
-    for kind, one in product(types[name], (value, [value])):  # a single word is a list of one
+    for kind, one in product(
+        types[name], (value, [value])
+    ):  # a single word is a list of one
         try:
             dumped(one)  # TypeError: a number over 64 bits
             return built(kind, one)
@@ -247,7 +292,9 @@ def show(
 
 def check_format(form: str | None, *, json: bool) -> None:
     if json and form not in (None, "text"):
-        raise UsageError("--json and --format cannot be used together", hint="use one of them")
+        raise UsageError(
+            "--json and --format cannot be used together", hint="use one of them"
+        )
 
 
 def quoted(*words: object, usual: Path | None = None) -> str:

@@ -23,12 +23,19 @@ def recommend(
     dp: int | None = opt.DP,
     ep: bool = opt.EP,
     kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
-    max_model_len: int | None = MACHINE("Context. [default: the model's, if it fits]", "N", min=1),
+    max_model_len: int | None = MACHINE(
+        "Context. [default: the model's, if it fits]", "N", min=1
+    ),
     vllm_version: str | None = opt.VLLM_VERSION,
-    entry: Entry | None = MACHINE("How vLLM starts, for its defaults. [default: as --emit needs]"),
-    task: Task | None = WORKLOAD("Generate answers or score choices. [default: as in the data]"),
+    entry: Entry | None = MACHINE(
+        "How vLLM starts, for its defaults. [default: as --emit needs]"
+    ),
+    task: Task | None = WORKLOAD(
+        "Generate answers or score choices. [default: as in the data]"
+    ),
     max_output: list[str] | None = WORKLOAD(
-        "Tokens per answer; NAME=N for one dataset. [default: from the data, else 256]", "N"
+        "Tokens per answer; NAME=N for one dataset. [default: from the data, else 256]",
+        "N",
     ),
     arrivals: str | None = opt.ARRIVALS,
     concurrency: int | None = opt.CONCURRENCY,
@@ -37,9 +44,13 @@ def recommend(
     log: Path | None = LIMITS(
         "vLLM's log on this GPU: use its measured memory, not the predicted.", "FILE"
     ),
-    emit: Target | None = OUTPUT(f"Print only the arguments, as: {', '.join(Target)}.", "FORM"),
+    emit: Target | None = OUTPUT(
+        f"Print only the arguments, as: {', '.join(Target)}.", "FORM"
+    ),
     anyway: bool = OUTPUT("Emit even if no setting keeps the limits.", default=False),
-    check: bool = OUTPUT("Ask the installed vLLM to check the arguments.", default=False),
+    check: bool = OUTPUT(
+        "Ask the installed vLLM to check the arguments.", default=False
+    ),
     details: bool = opt.DETAILS,
     json: bool = opt.JSON,
     output: Path = opt.output(PLAN),
@@ -61,7 +72,9 @@ def recommend(
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
     files = options.pop("profiles", None) or [PROFILE]
     if check and "vllm_version" not in options:
-        options["vllm_version"] = vllm.version_in(vllm.vllm_python())  # it will check the arguments
+        options["vllm_version"] = vllm.version_in(
+            vllm.vllm_python()
+        )  # it will check the arguments
     needed = emit.entry if emit not in (None, Target.JSON) else options.get("entry")
     if options.setdefault("entry", needed) != needed:
         raise UsageError(
@@ -71,7 +84,9 @@ def recommend(
     gc.disable()  # a sixth of the time: many objects, no cycles
     with console.simulating() as tick:
         plan = api.recommend(files, tick=tick, **options)
-    source = replace(plan.source, command=console.command(), profiles=tuple(map(str, files)))
+    source = replace(
+        plan.source, command=console.command(), profiles=tuple(map(str, files))
+    )
     plan = replace(plan, source=source)
     if check:
         version = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
@@ -79,7 +94,9 @@ def recommend(
     if emit is None:
         after = after_plan(plan, opt.quoted(output, usual=PLAN))
         return opt.finish(plan, output, details=details, json=json, after=after)
-    emission = emitted(plan, emit, anyway=anyway)  # an error if no setting keeps the limits
+    emission = emitted(
+        plan, emit, anyway=anyway
+    )  # an error if no setting keeps the limits
     plan.save(output)
     above = [f"# {sentence(emission.comment)}"] if emission.comment else []
     console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())

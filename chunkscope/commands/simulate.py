@@ -56,13 +56,20 @@ def simulate(
 
     options = opt.settled(simulate, given, SimulateOptions)
     with console.simulating() as tick:
-        simulation = replace(api.simulate(tick=tick, **options), command=console.command())
+        simulation = replace(
+            api.simulate(tick=tick, **options), command=console.command()
+        )
     files = [word for file in profile or () for word in ("--profile", file)]
     which = opt.quoted(*filter(None, [plan]), *files)
-    after = f"chunkscope verify{which}" if sweep else f"chunkscope simulate{which} --sweep"
+    after = (
+        f"chunkscope verify{which}" if sweep else f"chunkscope simulate{which} --sweep"
+    )
     rates = [run.rate.rate_per_s or 0.0 for run in simulation.runs if run.rate]
     if rate := max(rates, default=0.0):
-        asked, limits = shlex.join(Plan.load(plan).source.command), ["--slo", slo] if slo else []
+        asked, limits = (
+            shlex.join(Plan.load(plan).source.command),
+            ["--slo", slo] if slo else [],
+        )
         old = rf" --(?:arrivals|concurrency{'|slo' * bool(slo)})[= ]('[^']*'|\S+)"
         after = f"{re.sub(old, '', asked)} --arrivals {rate:.3g}/s{opt.quoted(*limits)}"
     opt.finish(simulation, output, details=details, json=json, after=after)

@@ -26,9 +26,13 @@ HINTS = {
 def verify(
     plan: Path | None = opt.PLAN_FILE,
     profile: list[Path] | None = opt.PROFILE_FILES,
-    model: str | None = opt.model(ENGINE, "Folder, hub id or built-in name. [default: the plan's]"),
+    model: str | None = opt.model(
+        ENGINE, "Folder, hub id or built-in name. [default: the plan's]"
+    ),
     endpoint: str | None = ENGINE("Measure a running server.", "URL"),
-    load_format: str | None = ENGINE("dummy: random weights; a config.json is enough.", "NAME"),
+    load_format: str | None = ENGINE(
+        "dummy: random weights; a config.json is enough.", "NAME"
+    ),
     engine_arg: list[str] | None = ENGINE(
         "Argument of every engine, such as dtype=float32; repeatable.", "NAME=VALUE"
     ),
@@ -38,7 +42,9 @@ def verify(
     also: list[str] | None = COMPARED(
         "One more setting, such as max-num-batched-tokens=4096; repeatable.", "ARG=N"
     ),
-    check_outputs: bool = COMPARED("Compare the answers of all settings, too.", default=False),
+    check_outputs: bool = COMPARED(
+        "Compare the answers of all settings, too.", default=False
+    ),
     requests: int | None = WORKLOAD("Sent per repeat. [default: 200]", "N", min=1),
     repeats: int | None = WORKLOAD("How often all are sent. [default: 3]", "N", min=1),
     arrivals: str | None = opt.ARRIVALS,
@@ -71,7 +77,9 @@ def verify(
     try:
         with console.progress(quiet=quiet, tell=opt.tell_note) as listener:
             report = Report(output=output, listener=listener, on_failure=_tell_failure)
-            verification = api.verify(command=console.command(), report=report, **options)
+            verification = api.verify(
+                command=console.command(), report=report, **options
+            )
     except KeyboardInterrupt:
         if endpoint is None and output.exists():
             again = shlex.join(word for word in sys.argv[1:] if word != "--resume")

@@ -45,7 +45,10 @@ class EngineReport(EngineStart):
 
     def seconds_of(self, bound: Bound) -> float:
         """Of several engines that worked, as long as it was for each on average."""
-        engines = len({p.window.engine for p in self.phases if p.bound is not Bound.IDLE}) or 1
+        engines = (
+            len({p.window.engine for p in self.phases if p.bound is not Bound.IDLE})
+            or 1
+        )
         return sum(p.window.seconds for p in self.phases if p.bound is bound) / engines
 
     @property
@@ -85,7 +88,9 @@ class Diagnosis(Artefact):
     def symptoms(self) -> tuple[Symptom, ...]:
         """Those of all engines, the worst first: of equal ones what ended an engine."""
         symptoms = [symptom for engine in self.engines for symptom in engine.symptoms]
-        return tuple(sorted(symptoms, key=lambda one: (-one.effect, one.rule != "ended")))
+        return tuple(
+            sorted(symptoms, key=lambda one: (-one.effect, one.rule != "ended"))
+        )
 
     @property
     def refused_prompts(self) -> int:

@@ -55,14 +55,20 @@ def doctor(
     """
     planned = None if plan is None else Plan.load(plan)
     sent = None if profile is None else Profile.load(profile)
-    context = Context(plan=planned, profile=sent, gpu=find_gpu(gpu) if gpu else None, model=model)
+    context = Context(
+        plan=planned, profile=sent, gpu=find_gpu(gpu) if gpu else None, model=model
+    )
     if not sources:
-        raise UsageError("no log and no server was named", hint="name one, such as vllm.log")
+        raise UsageError(
+            "no log and no server was named", hint="name one, such as vllm.log"
+        )
     reports: list[EngineReport] = []
     notes: list[Note] = []
     logs: list[LogReader] = []
     names = [os.fspath(source) for source in sources]
-    urls = [name for name in names if "://" in name or name.partition(":")[2].isdecimal()]
+    urls = [
+        name for name in names if "://" in name or name.partition(":")[2].isdecimal()
+    ]
     for name in names:
         if name not in urls:
             logs.append(LogReader())
@@ -70,7 +76,9 @@ def doctor(
             reports += [report_of(start, name, context) for start in logs[-1].starts()]
     for reading in watch(urls, seconds) if urls else ():
         notes += reading.notes
-        reports.append(report_of(reading.start, reading.address, context, reading.finished))
+        reports.append(
+            report_of(reading.start, reading.address, context, reading.finished)
+        )
     notes += [n for report in reports if (n := mismatch(context.plan, report.facts))]
     return Diagnosis(
         engines=tuple(reports),
@@ -82,7 +90,10 @@ def doctor(
 
 
 def report_of(
-    start: EngineStart, source: str, context: Context = NOTHING, finished: int | None = None
+    start: EngineStart,
+    source: str,
+    context: Context = NOTHING,
+    finished: int | None = None,
 ) -> EngineReport:
     """`finished`: the requests that a server says it has answered."""
     if mismatch(context.plan, start.facts):
@@ -121,15 +132,24 @@ def mismatch(plan: Plan | None, facts: EngineFacts) -> Note | None:
         return note("plan_of_another_model", model=facts.model)
     if plan.gpu is not None:
         size = facts.device_gib or plan.gpu.memory_gib
-        more = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0) > plan.gpu.memory_gib
-        if facts.device == "cpu" or more or abs(size / plan.gpu.memory_gib - 1) > OTHER_GPU:
+        more = (facts.weights_gib or 0.0) + (
+            facts.kv_cache_gib or 0.0
+        ) > plan.gpu.memory_gib
+        if (
+            facts.device == "cpu"
+            or more
+            or abs(size / plan.gpu.memory_gib - 1) > OTHER_GPU
+        ):
             return note("plan_of_another_gpu", gpu=plan.gpu.title)
     return None
 
 
 def _deployment(facts: EngineFacts, context: Context) -> Deployment | None:
     """For the memory model; None where the GPU or the model is not known."""
-    plan, name = context.plan, context.model or (Path(facts.model).name if facts.model else None)
+    plan, name = (
+        context.plan,
+        context.model or (Path(facts.model).name if facts.model else None),
+    )
     try:
         gpu = context.gpu or (plan.gpu if plan else None)
         if gpu is None or facts.device == "cpu":
@@ -137,7 +157,9 @@ def _deployment(facts: EngineFacts, context: Context) -> Deployment | None:
         shape = plan.model if plan and plan.model and not context.model else None
         shape = shape or (find_model(name) if name else None)
         compiled = facts.found_compiled is not None
-        deployment = Deployment(release=release(facts.version), gpu=gpu, compiled_before=compiled)
+        deployment = Deployment(
+            release=release(facts.version), gpu=gpu, compiled_before=compiled
+        )
         return replace(deployment, shape=shape) if shape else None
     except ChunkscopeError:
         if context.model:

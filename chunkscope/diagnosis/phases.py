@@ -17,8 +17,12 @@ class Bound(StrEnum):
     """What would have to give for more to be done."""
 
     IDLE = "idle"
-    CLIENT = "client-bound"  # nothing waits: more requests at once would be more work done
-    PREFILL = "queue-bound"  # prompts wait for their prefill, and there is room for them
+    CLIENT = (
+        "client-bound"  # nothing waits: more requests at once would be more work done
+    )
+    PREFILL = (
+        "queue-bound"  # prompts wait for their prefill, and there is room for them
+    )
     SEQS = "max_num_seqs"
     KV = "KV-bound"
     END = "ending"  # the last requests ran out: no slow client
@@ -45,12 +49,18 @@ def phases(
     joined: list[LoadPhase] = []
     for name in dict.fromkeys(window.engine for window in windows):
         some = [window for window in windows if window.engine == name]
-        for window, (bound, burst) in zip(some, _bounds(some, max_num_seqs, ended), strict=True):
-            phase = LoadPhase(bound=bound, window=window, last_line=window.line, burst=burst)
+        for window, (bound, burst) in zip(
+            some, _bounds(some, max_num_seqs, ended), strict=True
+        ):
+            phase = LoadPhase(
+                bound=bound, window=window, last_line=window.line, burst=burst
+            )
             last = joined[-1] if window is not some[0] else None
             if last and last.bound is bound and phase.begin_s <= last.window.end_s + 1:
                 burst = last.burst and burst
-                joined[-1] = replace(phase, window=last.window.joined(window), burst=burst)
+                joined[-1] = replace(
+                    phase, window=last.window.joined(window), burst=burst
+                )
             else:
                 joined.append(phase)
     return tuple(sorted(joined, key=lambda phase: phase.begin_s))
@@ -62,7 +72,9 @@ def _bounds(
     """Of each window its bound, and whether what came, came at once."""
     before = [0, *(window.running + window.waiting for window in windows)]
     pairs = list(zip(windows, before, strict=False))
-    bounds = [_bound(window, window.running - total, max_num_seqs) for window, total in pairs]
+    bounds = [
+        _bound(window, window.running - total, max_num_seqs) for window, total in pairs
+    ]
     # Before an end: all that was sent is running, and no other request came.
     for place in range(len(windows) - 1, 0, -1):
         window, queued = windows[place], windows[place - 1].waiting
@@ -74,15 +86,21 @@ def _bounds(
     return bounds
 
 
-def _bound(window: LogWindow, came: int, max_num_seqs: int | None) -> tuple[Bound, bool]:
+def _bound(
+    window: LogWindow, came: int, max_num_seqs: int | None
+) -> tuple[Bound, bool]:
     if window.idle:
         return Bound.IDLE, False
     if window.waiting > window.deferred:
         each = window.running / window.engines
-        at_limit = each == max_num_seqs or (max_num_seqs is None and each in _OWN_LIMITS)
+        at_limit = each == max_num_seqs or (
+            max_num_seqs is None and each in _OWN_LIMITS
+        )
         # Where nothing at all was read, what waits found no room, however little is left. (vLLM
         # counts a prompt when it has been read: a long one is nothing for a while, too.)
-        blocked = not window.prompt_tokens_per_s and not at_limit and window.kv_use >= _MUCH
+        blocked = (
+            not window.prompt_tokens_per_s and not at_limit and window.kv_use >= _MUCH
+        )
         # Or less is left than one of those that run has, on average.
         full = FULL if at_limit or not each else min(FULL, each / (each + 1))
         if window.kv_use >= full or blocked:

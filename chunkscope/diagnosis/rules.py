@@ -14,7 +14,9 @@ from chunkscope.vllm.flags import GPU_CLASSES, spelled
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogWindow
 
-SMALLEST_DEFAULT = min(budget for *_, (budget, _), _ in GPU_CLASSES)  # of any GPU and version
+SMALLEST_DEFAULT = min(
+    budget for *_, (budget, _), _ in GPU_CLASSES
+)  # of any GPU and version
 LITTLE = 0.05  # of the busy time: not worth a word
 _STARVED = 3.0  # times as long: a decode step with a prompt in it
 _STORM = 0.05  # preemptions for each request that ran
@@ -45,23 +47,40 @@ class Engine:
     def share_of(self, bound: Bound) -> float:
         """Of the busy time."""
         busy = sum(p.window.seconds for p in self.phases if p.bound is not Bound.IDLE)
-        return sum(window.seconds for window in self.windows_of(bound)) / busy if busy else 0.0
+        return (
+            sum(window.seconds for window in self.windows_of(bound)) / busy
+            if busy
+            else 0.0
+        )
 
     def lines(self, *facts: str) -> tuple[int, ...]:
-        return tuple(self.start.line_of[name] for name in facts if name in self.start.line_of)
+        return tuple(
+            self.start.line_of[name] for name in facts if name in self.start.line_of
+        )
 
     @property
     def small_steps(self) -> dict[str, int]:
         """The arguments that make steps or chunks smaller than vLLM would."""
         start = self.start
-        given = start.arguments if "arguments" in start.line_of else start.settings.given()
+        given = (
+            start.arguments if "arguments" in start.line_of else start.settings.given()
+        )
         least = (self.default_budget or SMALLEST_DEFAULT, SMALLEST_DEFAULT)
-        sizes = [(name, given.get(name), low) for name, low in zip(_STEP_SIZES, least, strict=True)]
-        return {name: size for name, size, low in sizes if isinstance(size, int) and 0 < size < low}
+        sizes = [
+            (name, given.get(name), low)
+            for name, low in zip(_STEP_SIZES, least, strict=True)
+        ]
+        return {
+            name: size
+            for name, size, low in sizes
+            if isinstance(size, int) and 0 < size < low
+        }
 
     def more_room(self, on_gpu: Note) -> Note:
         """How the KV cache could be larger: by the argument that fixed it, else by the device."""
-        fixed = next((name for name in FIXED_SIZES if name in self.start.arguments), None)
+        fixed = next(
+            (name for name in FIXED_SIZES if name in self.start.arguments), None
+        )
         if fixed:
             unsure = fixed == FIXED_SIZES[1] and not self.start.last_line
             return note("change_fixed_size", argument=spelled(fixed), or_on_cpu=unsure)
@@ -94,9 +113,16 @@ def _ended(engine: Engine) -> Symptom | None:
     failure = engine.start.failure
     if failure is None:
         return None
-    evidence = [note(f"failure_{name}", value=value) for name, value in failure.figures.items()]
-    facts, change = engine.start.facts, note(f"change_{failure.kind}", reason=failure.reason)
-    missing = failure.figures.get("needed_gib", 0.0) - failure.figures.get("available_gib", 0.0)
+    evidence = [
+        note(f"failure_{name}", value=value) for name, value in failure.figures.items()
+    ]
+    facts, change = (
+        engine.start.facts,
+        note(f"change_{failure.kind}", reason=failure.reason),
+    )
+    missing = failure.figures.get("needed_gib", 0.0) - failure.figures.get(
+        "available_gib", 0.0
+    )
     # Compiling takes one more embedding (hardware/memory.py): seldom more than half of the weights.
     first = not (facts.enforce_eager or facts.found_compiled)
     if first and 0 < missing < (facts.weights_gib or 0.0) / 2:
@@ -107,7 +133,9 @@ def _ended(engine: Engine) -> Symptom | None:
         change = note("change_oom_cpu")
     title = f"ended_{failure.kind}"
     reason = failure.reason or failure.error
-    return _symptom("ended", evidence, change, 1.0, (failure.line,), title, reason=reason)
+    return _symptom(
+        "ended", evidence, change, 1.0, (failure.line,), title, reason=reason
+    )
 
 
 def _refused(engine: Engine) -> Symptom | None:
@@ -115,7 +143,10 @@ def _refused(engine: Engine) -> Symptom | None:
     if refused is None or not refused.count:
         return None
     seen = note(
-        "refused_lines", lines=refused.count, longest=refused.longest or None, limit=refused.limit
+        "refused_lines",
+        lines=refused.count,
+        longest=refused.longest or None,
+        limit=refused.limit,
     )
     change = note("change_refused", tokens=max(refused.longest, refused.limit))
     return _symptom("refused-prompts", [seen], change, 0.95, (refused.first_line,))
@@ -140,8 +171,13 @@ def _auto_fit(engine: Engine) -> Symptom | None:
         return None
     if longest is not None and longest < facts.fitted_to:
         return None
-    seen = note("fitted", before=facts.fitted_from, after=facts.fitted_to, longest=longest)
-    change, effect = engine.more_room(note("change_auto_fit")), 0.9 if longest is not None else 0.3
+    seen = note(
+        "fitted", before=facts.fitted_from, after=facts.fitted_to, longest=longest
+    )
+    change, effect = (
+        engine.more_room(note("change_auto_fit")),
+        0.9 if longest is not None else 0.3,
+    )
     return _symptom("auto-fit", [seen], change, effect, engine.lines("fitted_to"))
 
 
@@ -160,7 +196,9 @@ def _held_back(
     evidence = [note("held_for", seconds=seconds, part=part)]
     phases = [phase for phase in engine.phases if phase.bound is bound]
     longest = sorted(phases, key=lambda phase: -phase.window.seconds)[:3]
-    lines = tuple(sorted(line for p in longest for line in {p.window.line, p.last_line}))
+    lines = tuple(
+        sorted(line for p in longest for line in {p.window.line, p.last_line})
+    )
     rule = bound.value.lower().replace("_", "-")
     return _symptom(rule, evidence, change, part * weight, lines, **values)
 
@@ -170,7 +208,9 @@ def _kv_bound(engine: Engine) -> Symptom | None:
 
 
 def _seqs_bound(engine: Engine) -> Symptom | None:
-    running = max((w.running // w.engines for w in engine.windows_of(Bound.SEQS)), default=0)
+    running = max(
+        (w.running // w.engines for w in engine.windows_of(Bound.SEQS)), default=0
+    )
     return _held_back(engine, Bound.SEQS, note("change_seqs", running=running))
 
 
@@ -178,9 +218,14 @@ def _queue_bound(engine: Engine) -> Symptom | None:
     # A budget that is not known may be what makes them wait: then it is not said to be fine.
     is_known = engine.lines("max_num_batched_tokens", "arguments")
     change = "change_queue" if is_known else "change_queue_budget_unknown"
-    if engine.small_steps or max(map(engine.share_of, (Bound.KV, Bound.SEQS))) >= LITTLE:
+    if (
+        engine.small_steps
+        or max(map(engine.share_of, (Bound.KV, Bound.SEQS))) >= LITTLE
+    ):
         change = "change_queue_last"
-    between = all(phase.burst for phase in engine.phases if phase.bound is Bound.PREFILL)
+    between = all(
+        phase.burst for phase in engine.phases if phase.bound is Bound.PREFILL
+    )
     return _held_back(engine, Bound.PREFILL, change, weight=0.5, between=between)
 
 
@@ -194,13 +239,18 @@ def _small_step(engine: Engine) -> Symptom | None:
         for name, value in steps.items()
     ]
     lines, flags = engine.lines("arguments", *steps), [*map(spelled, steps)]
-    change, effect = note("change_small_step", names=flags), engine.share_of(Bound.PREFILL)
+    change, effect = (
+        note("change_small_step", names=flags),
+        engine.share_of(Bound.PREFILL),
+    )
     return _symptom("small-budget", seen, change, effect, lines, names=flags)
 
 
 def _client_bound(engine: Engine) -> Symptom | None:
     windows = engine.windows_of(Bound.CLIENT)
-    use = sum(w.kv_use * w.seconds for w in windows) / (sum(w.seconds for w in windows) or 1.0)
+    use = sum(w.kv_use * w.seconds for w in windows) / (
+        sum(w.seconds for w in windows) or 1.0
+    )
     if use >= FULL / 2:
         return None  # a cache half full leaves little to gain from more requests
     # What is refused is graver.
@@ -218,14 +268,19 @@ def _starved(engine: Engine) -> Symptom | None:
         decoding_ms=steps.decoding_ms / steps.decoding,
         longest_ms=steps.longest_ms,
     )
-    return _symptom("prefill-bound", [seen], "change_starved", part * 0.5, (steps.longest_line,))
+    return _symptom(
+        "prefill-bound", [seen], "change_starved", part * 0.5, (steps.longest_line,)
+    )
 
 
 def _preempted(engine: Engine) -> Symptom | None:
     count, requests = engine.start.preemptions, engine.finished
     if not count or (requests and count / requests < _STORM):
         return None
-    seen, effect = note("preempted", count=count, requests=requests), count / (requests or count)
+    seen, effect = (
+        note("preempted", count=count, requests=requests),
+        count / (requests or count),
+    )
     return _symptom("preemptions", [seen], "change_preemptions", effect)
 
 
@@ -235,7 +290,11 @@ def _preempted(engine: Engine) -> Symptom | None:
 def _hit_rate(engine: Engine) -> Symptom | None:
     """Much lower than in a cache that never forgets, by the profile."""
     windows = [w for w in engine.start.windows if w.hit_rate is not None and not w.idle]
-    reuses = [d.prefixes for d in engine.profile.datasets if d.prefixes] if engine.profile else []
+    reuses = (
+        [d.prefixes for d in engine.profile.datasets if d.prefixes]
+        if engine.profile
+        else []
+    )
     shareable = reuse_together(reuses).hit_rate if reuses else None
     if not windows or not shareable or shareable < LITTLE:
         return None
@@ -257,7 +316,15 @@ def _eager(engine: Engine) -> Symptom | None:
 
 RULES: tuple[Callable[[Engine], Symptom | None], ...] = (
     *(_ended, _refused, _bad_requests, _auto_fit),
-    *(_kv_bound, _seqs_bound, _small_step, _queue_bound, _client_bound, _starved, _preempted),
+    *(
+        _kv_bound,
+        _seqs_bound,
+        _small_step,
+        _queue_bound,
+        _client_bound,
+        _starved,
+        _preempted,
+    ),
     *(_hit_rate, _eager),
 )
 

@@ -80,7 +80,9 @@ def reading_of(
         windows[-1] = replace(windows[-1], hit_rate=rate)
     start = EngineStart(
         facts=facts,
-        arguments={n: cache.engine[n] for n in metrics.FIXED_SIZES if n in cache.engine},
+        arguments={
+            n: cache.engine[n] for n in metrics.FIXED_SIZES if n in cache.engine
+        },
         windows=tuple(windows),
         engines=int(cache.engine.get("engines") or 1),
         preemptions=metrics.counted(before, after, metrics.PREEMPTIONS),
@@ -96,7 +98,9 @@ def reading_of(
 
 def _window(one: tuple[float, Metrics], other: tuple[float, Metrics]) -> LogWindow:
     seconds = max(1e-3, other[0] - one[0])
-    counted = (metrics.counted(one[1], other[1], n) for n in (metrics.PROMPT_TOKENS, _OUTPUT))
+    counted = (
+        metrics.counted(one[1], other[1], n) for n in (metrics.PROMPT_TOKENS, _OUTPUT)
+    )
     prompt, output = ((tokens or 0.0) / seconds for tokens in counted)
     running, waiting = (other[1].total(names) or 0.0 for names in (_RUNNING, _WAITING))
     return LogWindow(

@@ -39,12 +39,20 @@ class Limit:
 
     def read(self, given: Any) -> float:
         dated = isinstance(given, dict) and given.keys() == {"limit", "today"}
-        dated = dated and type(given["today"]) in (int, float) and 0 <= given["today"] < 1e18
+        dated = (
+            dated
+            and type(given["today"]) in (int, float)
+            and 0 <= given["today"] < 1e18
+        )
         return self.unit.read(given["limit"] if dated else given)
 
 
 _FIGURES = tuple(
-    Limit(key, figure.unit, Relation.AT_MOST if figure.less_is_better else Relation.AT_LEAST)
+    Limit(
+        key,
+        figure.unit,
+        Relation.AT_MOST if figure.less_is_better else Relation.AT_LEAST,
+    )
     for key, figure in BY_PROMISE.items()
 )
 LENGTHS = (
@@ -115,7 +123,9 @@ TABLES: dict[str, Any] = {
     "speed": _table(*SPEED, setting=PLAN),
     "outputs": _table(*OUTPUTS, setting=PLAN),
     "doctor": _table(*LOG),
-    "freshness": _table(data=SWITCH, plan=SWITCH, verification=SWITCH, not_checked=(TEXTS, ())),
+    "freshness": _table(
+        data=SWITCH, plan=SWITCH, verification=SWITCH, not_checked=(TEXTS, ())
+    ),
 }
 Budget = _table(**{name: (table | None, None) for name, table in TABLES.items()})
 KEYS = {f"{name}.{key}" for name, table in TABLES.items() for key in table.model_fields}
@@ -135,7 +145,9 @@ class BudgetFile:
 
 def find_budget(config: Path | None = None) -> BudgetFile:
     path = config or (PROJECT if PROJECT.exists() and not BUDGET.exists() else BUDGET)
-    return parse_budget(read_text(path, hint=f"run it where {path} is, or {HINT}"), path)
+    return parse_budget(
+        read_text(path, hint=f"run it where {path} is, or {HINT}"), path
+    )
 
 
 def parse_budget(text: str, path: Path) -> BudgetFile:
@@ -160,9 +172,14 @@ def parse_budget(text: str, path: Path) -> BudgetFile:
 
 def _fault(fault: Any, prefix: str) -> InputError:
     place = [str(part) for part in fault["loc"]]
-    where, message = ".".join((prefix, *place)), str(fault["msg"]).removeprefix("Value error, ")
+    where, message = (
+        ".".join((prefix, *place)),
+        str(fault["msg"]).removeprefix("Value error, "),
+    )
     if fault["type"] == "extra_forbidden":
-        near = get_close_matches(".".join(dict.fromkeys((place[0], place[-1]))), KEYS, cutoff=0.7)
+        near = get_close_matches(
+            ".".join(dict.fromkeys((place[0], place[-1]))), KEYS, cutoff=0.7
+        )
         hint = f"did you mean gate.{near[0]}?" if near else "see `chunkscope help gate`"
         return InputError(f"{where} is not known", hint=hint)
     if fault["type"].endswith("_type"):

@@ -93,7 +93,11 @@ class GateResult(Shown):
     def line_of(self, check: Check) -> int | None:
         """Where the check stands in the budget file; else where its table begins."""
         *table, key = check.place
-        header, inside, line = rf"\s*\[.*gate\.{'.'.join(map(re.escape, table))}\]", False, None
+        header, inside, line = (
+            rf"\s*\[.*gate\.{'.'.join(map(re.escape, table))}\]",
+            False,
+            None,
+        )
         for number, text in enumerate(self.text.replace('"', "").splitlines(), start=1):
             if text.lstrip().startswith("["):
                 inside = bool(re.match(header, text))

@@ -17,7 +17,16 @@ from chunkscope.artefacts.numbers import exceeds
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
-from chunkscope.gating.budget import DATASETS, LENGTHS, LOG, MEMORY, MOVES, OUTPUTS, SPEED, Limit
+from chunkscope.gating.budget import (
+    DATASETS,
+    LENGTHS,
+    LOG,
+    MEMORY,
+    MOVES,
+    OUTPUTS,
+    SPEED,
+    Limit,
+)
 from chunkscope.gating.check import UNITS, Check, Key, Relation
 from chunkscope.lengths.content import content_changes
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
@@ -56,7 +65,10 @@ class Evidence:
     def outputs(self, datasets: Datasets) -> list[DatasetOutput]:
         """Answers of each dataset: as long as in the plan, else in the data, else as usual."""
         asked = self.findings.plan.request if self.findings.plan else PlanRequest()
-        most = {one.name: asked.max_outputs.get(one.name, asked.max_output) for one in datasets}
+        most = {
+            one.name: asked.max_outputs.get(one.name, asked.max_output)
+            for one in datasets
+        }
         return [dataset_output(one, asked.task, most[one.name]) for one in datasets]
 
     def path(self, name: str) -> Path:
@@ -82,7 +94,9 @@ def _limit_checks(
             continue
         name, at_least = f"{table}.{spec.key}", spec.relation is Relation.AT_LEAST
         if at_least and limit <= 0:
-            raise InputError(f"{name}: at least {spec.unit.brief(limit)} is always true")
+            raise InputError(
+                f"{name}: at least {spec.unit.brief(limit)} is always true"
+            )
         passed = value is not None and not (
             exceeds(limit, value) if at_least else exceeds(abs(value), limit)
         )
@@ -107,7 +121,9 @@ def check_data(budget: Any, evidence: Evidence) -> Iterator[Check]:
     datasets, samples = evidence.need(Profile).datasets, budget.allow_sample
     yield from _length_checks(budget, datasets, samples)
     if (context := budget.max_model_len) is not None:
-        served = refused_prompts_check("data.max_model_len", context, evidence, datasets)
+        served = refused_prompts_check(
+            "data.max_model_len", context, evidence, datasets
+        )
         yield _of_all_data(served, datasets, samples)
     for name in budget.datasets:
         yield _has_rows(name, datasets)
@@ -120,7 +136,9 @@ def check_data(budget: Any, evidence: Evidence) -> Iterator[Check]:
 def _length_checks(
     budget: Any, datasets: Datasets, allow_sample: bool, **options: Any
 ) -> Iterator[Check]:
-    for check in _limit_checks("data", LENGTHS, budget, length_values(datasets), **options):
+    for check in _limit_checks(
+        "data", LENGTHS, budget, length_values(datasets), **options
+    ):
         # How many rows there are is known of a sample, too.
         is_sure = check.name == "data.min_rows"
         yield check if is_sure else _of_all_data(check, datasets, allow_sample)
@@ -133,7 +151,9 @@ def length_values(datasets: Datasets) -> Values:
     # Of all of them, or not at all.
     reuse = reuse_together(reuses) if reuses and len(reuses) == len(filled) else None
     return {
-        **dict.fromkeys(("longest_prompt", "max"), lengths.max),  # `max`: of how far it moved
+        **dict.fromkeys(
+            ("longest_prompt", "max"), lengths.max
+        ),  # `max`: of how far it moved
         **{f"p{percent}": lengths.percentile(percent) for percent in (50, 95, 99)},
         "min_rows": sum(d.sample.out_of if d.sample else d.rows for d in datasets),
         "bad_rows": sum(dataset.skipped for dataset in datasets),
@@ -142,14 +162,18 @@ def length_values(datasets: Datasets) -> Values:
     }
 
 
-def _of_all_data(check: Check, datasets: Iterable[DatasetProfile], allow_sample: bool) -> Check:
+def _of_all_data(
+    check: Check, datasets: Iterable[DatasetProfile], allow_sample: bool
+) -> Check:
     """The same check; failed if the profile has only a part of a dataset."""
     for dataset in datasets:
         if dataset.failure:
             reason = note("gate_unread_dataset", dataset=dataset.name)
         elif dataset.sample and not allow_sample:
             rows, out_of = dataset.sample.rows, dataset.sample.out_of
-            reason = note("gate_sample_only", dataset=dataset.name, rows=rows, out_of=out_of)
+            reason = note(
+                "gate_sample_only", dataset=dataset.name, rows=rows, out_of=out_of
+            )
         else:
             continue
         return replace(check, passed=False, reason=reason, of_a_part=True)
@@ -157,7 +181,12 @@ def _of_all_data(check: Check, datasets: Iterable[DatasetProfile], allow_sample:
 
 
 def refused_prompts_check(
-    name: str, context: int, evidence: Evidence, datasets: Datasets, limit: int = 0, **options: Any
+    name: str,
+    context: int,
+    evidence: Evidence,
+    datasets: Datasets,
+    limit: int = 0,
+    **options: Any,
 ) -> Check:
     """How many prompts a server with this context refuses."""
     lengths, outputs = together(datasets), evidence.outputs(datasets)
@@ -178,9 +207,16 @@ def refused_prompts_check(
 
 def _has_rows(name: str, datasets: Datasets, key: Key = ()) -> Check:
     rows = {dataset.name: dataset.rows for dataset in datasets}.get(name)
-    limit: Any = {"relation": Relation.AT_LEAST, "limit": 1, "unit": "count", "key": key}
+    limit: Any = {
+        "relation": Relation.AT_LEAST,
+        "limit": 1,
+        "unit": "count",
+        "key": key,
+    }
     limit["reason"] = note("gate_no_such_dataset") if rows is None else None
-    return Check(name="data.datasets", subject=name, passed=bool(rows), value=rows or 0, **limit)
+    return Check(
+        name="data.datasets", subject=name, passed=bool(rows), value=rows or 0, **limit
+    )
 
 
 # -- [gate.drift] ----------------------------------------------------------------------------------
@@ -203,7 +239,9 @@ def drift(budget: Any, now: Profile, before: Profile) -> Iterator[Check]:
     for subject, pair in compared.items():
         was, is_now = map(length_values, pair)
         moves = {spec.key: _relative(was[spec.key], is_now[spec.key]) for spec in MOVES}
-        reasons = {key: note("gate_moved", before=was[key], now=is_now[key]) for key in moves}
+        reasons = {
+            key: note("gate_moved", before=was[key], now=is_now[key]) for key in moves
+        }
         options: Any = {"reasons": reasons, "subject": subject}
         for check in _limit_checks("drift", MOVES, budget, moves, **options):
             yield _of_all_data(check, chain(*pair), budget.allow_sample)
@@ -227,7 +265,9 @@ def _same_rows(before: DatasetProfile, now: DatasetProfile) -> Check:
         changes = content_changes(old, new)
         added, removed = changes or (None, None)
         value = "same" if changes == (0, 0) else "changed"
-        reason = note("gate_rows", added=added, removed=removed, before=old.rows, now=new.rows)
+        reason = note(
+            "gate_rows", added=added, removed=removed, before=old.rows, now=new.rows
+        )
     return _unchanged("drift.content", now.name, value, reason)
 
 
@@ -235,7 +275,9 @@ def _changed_options(before: Profile, now: Profile) -> Note | None:
     """What was taken for the prompt, and the options, where they are not as for the baseline."""
     old, new = _options_of(before), _options_of(now)
     names = [name for name in new if old.get(name, new[name]) != new[name]]
-    then, today = ([*dict.fromkeys(f"{n[0]} {of[n]}" for n in names)] for of in (old, new))
+    then, today = (
+        [*dict.fromkeys(f"{n[0]} {of[n]}" for n in names)] for of in (old, new)
+    )
     return note("gate_counted_differently", before=then, now=today) if names else None
 
 
@@ -245,7 +287,9 @@ def _options_of(profile: Profile) -> dict[tuple[str, str], str]:
     options = values.pop("select") | values.pop("read") | values.pop("render") | values
     texts = {(n, ""): str(v or "none").strip("(,)") for n, v in options.items()}
     fields = {("field", dataset.name): dataset.field for dataset in profile.datasets}
-    return fields | {name: text for name, text in texts.items() if name[0] not in NOT_COUNTED}
+    return fields | {
+        name: text for name, text in texts.items() if name[0] not in NOT_COUNTED
+    }
 
 
 def _baseline(name: str, evidence: Evidence) -> Profile:
@@ -253,16 +297,27 @@ def _baseline(name: str, evidence: Evidence) -> Profile:
     path, profile = evidence.path(name), evidence.findings.folder / "profile.json"
     if path.resolve() == profile.resolve():
         what = f"the baseline {name} is today's profile: nothing drifts from itself"
-        raise InputError(what, hint="let it name a copy; `chunkscope gate --init` makes one")
+        raise InputError(
+            what, hint="let it name a copy; `chunkscope gate --init` makes one"
+        )
     try:
         before = Profile.load(path)
     except InputError as error:
-        folder, *files = (shlex.quote(str(file)) for file in (path.parent, profile, path))
+        folder, *files = (
+            shlex.quote(str(file)) for file in (path.parent, profile, path)
+        )
         hint = f"commit one: `mkdir -p {folder} && cp {' '.join(files)}`"
-        hint = "let it name a profile of `chunkscope analyze`" if path.exists() else hint
+        hint = (
+            "let it name a profile of `chunkscope analyze`" if path.exists() else hint
+        )
         raise InputError(f"the baseline: {error.message}", hint=hint) from None
     now, then = evidence.need(Profile).tokenizer, before.tokenizer
-    for part in ("digest", "kind", "chat_template", "special_tokens_added"):  # the kind may be none
+    for part in (
+        "digest",
+        "kind",
+        "chat_template",
+        "special_tokens_added",
+    ):  # the kind may be none
         if getattr(now, part) != getattr(then, part):
             what = f"the baseline {name} was counted with another tokenizer (the {part} differs)"
             hint = "analyze with the baseline's --tokenizer, or commit a new baseline"
@@ -272,7 +327,13 @@ def _baseline(name: str, evidence: Evidence) -> Profile:
 
 def _relative(before: float | None, now: float | None) -> float | None:
     """The change, as a share of what it was."""
-    return 0.0 if before == now else (now - before) / before if before and now is not None else None
+    return (
+        0.0
+        if before == now
+        else (now - before) / before
+        if before and now is not None
+        else None
+    )
 
 
 # -- [gate.memory], [gate.slo], [gate.speed], [gate.outputs] ---------------------------------------
@@ -303,7 +364,9 @@ def predicted_memory(plan: Plan) -> Values:
     memory = plan.memory
     if memory is None:
         return {}
-    outside = sum(x.gib for x in memory.lines if not x.profiled and x.name != "logprobs")
+    outside = sum(
+        x.gib for x in memory.lines if not x.profiled and x.name != "logprobs"
+    )
     step = memory.line("activation").gib + memory.line("sampler").gib
     return {
         "activation_peak": step + memory.unprofiled_gib,
@@ -324,13 +387,17 @@ def check_slo(budget: Any, evidence: Evidence) -> Iterator[Check]:
     plan = evidence.need(Plan)
     values, unknown = figure_values(SPEED, plan.run), note("gate_not_simulated")
     subject = f"{_predicted_for(plan)}, predicted"
-    yield from _limit_checks("slo", SPEED, budget, values, unknown=unknown, subject=subject)
+    yield from _limit_checks(
+        "slo", SPEED, budget, values, unknown=unknown, subject=subject
+    )
 
 
 def check_speed(budget: Any, evidence: Evidence) -> Iterator[Check]:
     """What was measured."""
     run, options = _measured_run(evidence.need(Verification), budget.setting)
-    yield from _limit_checks("speed", SPEED, budget, figure_values(SPEED, run), **options)
+    yield from _limit_checks(
+        "speed", SPEED, budget, figure_values(SPEED, run), **options
+    )
 
 
 def check_outputs(budget: Any, evidence: Evidence) -> Iterator[Check]:
@@ -339,14 +406,20 @@ def check_outputs(budget: Any, evidence: Evidence) -> Iterator[Check]:
     run, options = _measured_run(verification, budget.setting)
     if run is not None:
         dummy = run.outputs and verification.model.dummy
-        options["unknown"] = note("gate_random_weights" if dummy else "gate_outputs_not_compared")
+        options["unknown"] = note(
+            "gate_random_weights" if dummy else "gate_outputs_not_compared"
+        )
     values = output_values(verification, run)
     yield from _limit_checks("outputs", OUTPUTS, budget, values, **options)
 
 
 def output_values(verification: Verification, run: Run | None) -> Values:
     """Answers of random weights, where ties decide, are no evidence."""
-    return {"equal": None if verification.model.dummy else BY_KEY["outputs.equal"].value(run)}
+    return {
+        "equal": None
+        if verification.model.dummy
+        else BY_KEY["outputs.equal"].value(run)
+    }
 
 
 def _measured_run(v: Verification, setting: str) -> tuple[Run | None, dict[str, Any]]:
@@ -354,7 +427,9 @@ def _measured_run(v: Verification, setting: str) -> tuple[Run | None, dict[str, 
     runs = [run for run in v.runs if run.is_called(setting)]
     if len(runs) != 1:
         names = ", ".join(run.setting for run in v.runs)
-        unknown = note("gate_no_such_run", count=len(runs), setting=setting, names=names)
+        unknown = note(
+            "gate_no_such_run", count=len(runs), setting=setting, names=names
+        )
     elif runs[0].ok:
         return runs[0], {"unknown": note("gate_not_measured"), "subject": setting}
     else:
@@ -378,7 +453,11 @@ def check_doctor(budget: Any, evidence: Evidence) -> Iterator[Check]:
         "prefix_hit_rate": min(rates, default=None),
     }
     reasons = {"findings": note("gate_rules", rules=rules)} if rules else {}
-    options: Any = {"unknown": note("gate_log_silent"), "reasons": reasons, "subject": "the log"}
+    options: Any = {
+        "unknown": note("gate_log_silent"),
+        "reasons": reasons,
+        "subject": "the log",
+    }
     yield from _limit_checks("doctor", LOG, budget, values, **options)
 
 
@@ -395,14 +474,22 @@ def check_freshness(budget: Any, evidence: Evidence) -> Iterator[Check]:
     if budget.plan and evidence.need(Plan) and evidence.need(Profile):
         yield _made_from("profile.json", "plan", findings.plan_is_of_this_profile)
     if budget.verification and evidence.need(Verification) and evidence.need(Plan):
-        yield _made_from("plan.json", "verification", findings.verification_is_of_this_plan)
+        yield _made_from(
+            "plan.json", "verification", findings.verification_is_of_this_plan
+        )
 
 
 def _folder_of_data(evidence: Evidence) -> Path:
     """The first folder in which one of the profile's paths exists."""
-    folders = (evidence.findings.folder.resolve().parent, evidence.folder.resolve(), Path.cwd())
+    folders = (
+        evidence.findings.folder.resolve().parent,
+        evidence.folder.resolve(),
+        Path.cwd(),
+    )
     paths = evidence.need(Profile).paths
-    having = (folder for folder in folders for path in paths if os.path.lexists(folder / path))
+    having = (
+        folder for folder in folders for path in paths if os.path.lexists(folder / path)
+    )
     return next(having, folders[0])
 
 
@@ -424,10 +511,14 @@ def _file_checks(profile: Profile, not_checked: Container[str]) -> Iterator[Chec
     counted = {dataset.path for dataset in profile.datasets}
     for source in sources:
         if source.path not in counted and source.name not in not_checked:
-            yield _unchanged("freshness.data", source.path, "new")  # `analyze` would count it
+            yield _unchanged(
+                "freshness.data", source.path, "new"
+            )  # `analyze` would count it
 
 
-def _file_state(dataset: DatasetProfile, file: Path | None) -> tuple[str | None, Note | None]:
+def _file_state(
+    dataset: DatasetProfile, file: Path | None
+) -> tuple[str | None, Note | None]:
     """Is its file the one that was counted? None where that is not known, and why."""
     if dataset.digest is None:
         return None, note("gate_no_file")
@@ -440,8 +531,14 @@ def _file_state(dataset: DatasetProfile, file: Path | None) -> tuple[str | None,
     return ("same", None) if same else ("changed", note("gate_file", path=dataset.path))
 
 
-def _unchanged(name: str, subject: str, value: str | None, reason: Note | None = None) -> Check:
-    result: dict[str, Any] = {"passed": value == "same", "value": value, "reason": reason}
+def _unchanged(
+    name: str, subject: str, value: str | None, reason: Note | None = None
+) -> Check:
+    result: dict[str, Any] = {
+        "passed": value == "same",
+        "value": value,
+        "reason": reason,
+    }
     return Check(name=name, subject=subject, relation=Relation.UNCHANGED, **result)
 
 

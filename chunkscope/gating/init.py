@@ -15,7 +15,14 @@ from chunkscope.artefacts.numbers import SECONDS, SHARE, SIZE
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
 from chunkscope.gating import checks as tables
-from chunkscope.gating.budget import LENGTHS, MEMORY, OUTPUTS, SPEED, BudgetFile, parse_budget
+from chunkscope.gating.budget import (
+    LENGTHS,
+    MEMORY,
+    OUTPUTS,
+    SPEED,
+    BudgetFile,
+    parse_budget,
+)
 from chunkscope.gating.check import Check, Key, Relation
 from chunkscope.gating.gate import judge
 
@@ -96,14 +103,18 @@ def starting_text(
     findings: Findings, path: Path, comments: Mapping[str, str], others: str = ""
 ) -> tuple[str, list[str]]:
     """A budget for that path, behind other tables, and the limits left out: they fail today."""
-    place = path.with_name("chunkscope.toml")  # tables are called [gate], whatever its name
+    place = path.with_name(
+        "chunkscope.toml"
+    )  # tables are called [gate], whatever its name
     lines: list[BudgetLine] = []
     failing: list[str] = []
     for table, group in groupby(_lines(findings, place), key=lambda line: line.table):
         some = list(group)
         passing = _passing(some, findings, place)
         failing += [f"{table}.{line.key}" for line in some if line not in passing]
-        if any(line.key not in _NAMES for line in passing):  # a table has to ask for something
+        if any(
+            line.key not in _NAMES for line in passing
+        ):  # a table has to ask for something
             lines += passing
     if not lines:
         hint = "run `chunkscope analyze data/` first"
@@ -134,7 +145,9 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
         yield from _figures("slo", tables.figure_values(SPEED, plan.run))
     if (verification := findings.verification) and (run := verification.run("plan")):
         yield from _figures("memory.measured", tables.figure_values(MEMORY, run))
-        yield from _figures("speed", tables.figure_values(SPEED, run if run.ok else None))
+        yield from _figures(
+            "speed", tables.figure_values(SPEED, run if run.ok else None)
+        )
         yield from _figures("outputs", tables.output_values(verification, run))
     fresh = {"data": profile, "plan": findings.plan_is_of_this_profile}
     fresh["verification"] = findings.verification_is_of_this_plan
@@ -149,7 +162,9 @@ def _figures(table: str, values: tables.Values) -> Iterator[BudgetLine]:
             yield BudgetLine(table=table, key=key, value=limit, today=value)
 
 
-def _passing(lines: list[BudgetLine], findings: Findings, place: Path) -> list[BudgetLine]:
+def _passing(
+    lines: list[BudgetLine], findings: Findings, place: Path
+) -> list[BudgetLine]:
     """Those of a table that pass. A file that cannot be compared with passes nothing."""
     try:
         failed = judge(parse_budget(_rendered(lines, {}), place), findings).failed
@@ -169,7 +184,9 @@ def _passing(lines: list[BudgetLine], findings: Findings, place: Path) -> list[B
 def _rendered(lines: list[BudgetLine], comments: Mapping[str, str]) -> str:
     text = ""
     for name, group in groupby(lines, key=lambda line: line.table):
-        text += f"\n[gate.{name}]\n" + "".join(f"{line.text(comments)}\n" for line in group)
+        text += f"\n[gate.{name}]\n" + "".join(
+            f"{line.text(comments)}\n" for line in group
+        )
     return text
 
 
@@ -177,7 +194,9 @@ def updated_text(file: BudgetFile, findings: Findings) -> str:
     """The budget with its limits moved to today's values, all else left as it is written."""
     document: Any = tomlkit.parse(file.text)
     for check in judge(file, findings).checks:
-        if isinstance(check.value, int | float) and not (check.cause or check.of_a_part):
+        if isinstance(check.value, int | float) and not (
+            check.cause or check.of_a_part
+        ):
             _move_limit(document, file.prefix, check, check.value)
     return tomlkit.dumps(document)
 
@@ -190,7 +209,11 @@ def _move_limit(table: Any, prefix: Key, check: Check, value: float) -> None:
         (table if "of" in above else table[key]).remove(check.subject)
     if check.table in ("drift", "doctor") or key not in LIMITS or key not in table:
         return  # no limit of --init's: a name, or how far something may drift
-    limit, written, today = limit_of(check.place, value), table[key].unwrap(), round(value, 6)
+    limit, written, today = (
+        limit_of(check.place, value),
+        table[key].unwrap(),
+        round(value, 6),
+    )
     dated = isinstance(written, dict)
     untouched = dated and limit_of(check.place, written["today"]) == written["limit"]
     if limit is None or (check.passed and not untouched):

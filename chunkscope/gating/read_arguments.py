@@ -15,7 +15,13 @@ from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
 from chunkscope.vllm.deployment import Refusal
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import ServeFlag, WordParser, flags_of, parse_words, why_unknown
+from chunkscope.vllm.flags import (
+    ServeFlag,
+    WordParser,
+    flags_of,
+    parse_words,
+    why_unknown,
+)
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
@@ -29,11 +35,19 @@ COMMENT = re.compile(rf"""(?m)(?:^|(?<=[ \t]))#.*$|{SAID}|("[^"\n]*"|'[^'\n]*')"
 # A variable that is set to a plain value or list on lines of its own; behind what it may be set not
 # at all or again; what goes to or comes from a file; and a command, up to what ends it in a shell.
 SET = r"(?m)^(?:(?:export|readonly) )?(\w+)="
-PLAIN = r"""(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*)|\(([^$`\\()]*)\))[ \t]*$"""
-BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|function)\b|\(\)|<<|(?:&&|[|{]|^\()\s*$")
+PLAIN = (
+    r"""(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*)|\(([^$`\\()]*)\))[ \t]*$"""
+)
+BRANCH = re.compile(
+    r"(?m)^\s*(?:if|for|while|until|case|function)\b|\(\)|<<|(?:&&|[|{]|^\()\s*$"
+)
 SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)|[$<>]\([^()\n]*\)|`[^`\n]*`")
-REDIRECT = re.compile(r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|&?\s*(?:"[^"]*"|'[^']*'|[^\s<>|;&'"])+)""")
-ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()\n])*""")
+REDIRECT = re.compile(
+    r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|&?\s*(?:"[^"]*"|'[^']*'|[^\s<>|;&'"])+)"""
+)
+ONE = re.compile(
+    r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()\n])*"""
+)
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
 VARIABLE = re.compile(
@@ -48,10 +62,16 @@ HARNESS_OPTIONS = re.compile("-M|-a|-C|--mo|--co")
 HARNESS_TAKES = re.compile(
     r"-(?![swx]$|-(?:log_s|check_i|write_o|show_c|predict|trust|conf))[^=]+$"
 )
-MANIFEST = re.compile(r"""(?ms)^(?:services|apiVersion):|\A\s*\{.*"(?:services|apiVersion)"\s*:""")
+MANIFEST = re.compile(
+    r"""(?ms)^(?:services|apiVersion):|\A\s*\{.*"(?:services|apiVersion)"\s*:"""
+)
 # Of a Dockerfile: a list of words, or, with anything behind it, what Docker hands to a shell.
-INSTRUCTION = re.compile(r"(?mi)^[ \t]*(ENTRYPOINT|CMD)[ \t]+(?!=)(?:(\[.*\])|(.+?))\s*$")
-STAGE = re.compile(r"(?mi)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]+(\S+))?")
+INSTRUCTION = re.compile(
+    r"(?mi)^[ \t]*(ENTRYPOINT|CMD)[ \t]+(?!=)(?:(\[.*\])|(.+?))\s*$"
+)
+STAGE = re.compile(
+    r"(?mi)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]+(\S+))?"
+)
 
 
 def refusal(argument: str, code: str, **values: Any) -> Refusal:
@@ -71,7 +91,9 @@ class CommittedArguments:
     defaults: Settings = OWN
 
 
-def read_arguments(path: Path, version: Version, form: str | None = None) -> CommittedArguments:
+def read_arguments(
+    path: Path, version: Version, form: str | None = None
+) -> CommittedArguments:
     hint = "write one: `chunkscope recommend --emit vllm-yaml > vllm.yaml`"
     text = read_text(path, "settings file", hint=hint)
     chosen = form or form_of(path, text)
@@ -79,12 +101,16 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     try:
         command = _container_command(text) if chosen == "vllm-args" else text
         arguments = read[chosen](command, version)
-        names = VARIABLE.findall(COMMENT.sub(r"\1", text)) + SOURCED.findall(_commands(command))
+        names = VARIABLE.findall(COMMENT.sub(r"\1", text)) + SOURCED.findall(
+            _commands(command)
+        )
         environment = {name.replace("-", "_"): "" for name in names}
         return replace(arguments, others={**environment, **arguments.others})
     except ValueError as error:
         hint = "it may be vLLM's YAML, a script, model_args, a manifest or a Dockerfile (`form`)"
-        raise InputError(f"{path} cannot be read as {chosen}: {error}", hint=hint) from None
+        raise InputError(
+            f"{path} cannot be read as {chosen}: {error}", hint=hint
+        ) from None
 
 
 def form_of(path: Path, text: str) -> str:
@@ -101,15 +127,25 @@ def _commands(text: str) -> str:
     """As a shell reads them: without comments, and then lines that go on joined. A variable is
     replaced if its name stands only where it is set, once and in any case, and later is used."""
     if "\\\r\n" in text or REDEFINED.search(text):
-        raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
+        raise ValueError(
+            "a `\\` stands before a Windows line end, or it redefines `vllm`"
+        )
     text = COMMENT.sub(r"\1", text).replace("\\\n", " ")
     for setting in re.finditer(SET + PLAIN, text):
         before, itself, after = text.partition(setting[0])
         name, *values = setting.groups("")
-        use = rf'"?\${{{name}\[@]}}"?' if values[-1] else rf"(?<!\\)\$(?:{name}\b|{{{name}}})"
+        use = (
+            rf'"?\${{{name}\[@]}}"?'
+            if values[-1]
+            else rf"(?<!\\)\$(?:{name}\b|{{{name}}})"
+        )
         after, uses = re.subn(use, " ".join("".join(values).split()), after)
         names = re.findall(rf"(?<![\w-]){name}\b", text)
-        text = text if BRANCH.search(before) or len(names) != 1 + uses else before + itself + after
+        text = (
+            text
+            if BRANCH.search(before) or len(names) != 1 + uses
+            else before + itself + after
+        )
     return text
 
 
@@ -119,15 +155,25 @@ def from_words(text: str, version: Version) -> CommittedArguments:
     before, *started = SERVE.split(text)
     is_quoted = any(before.rpartition("\n")[2].count(quote) % 2 for quote in "'\"")
     if len(started) > 1 or (started and is_quoted):
-        raise ValueError("it starts vLLM more than once, or inside quotes: that is not followed")
+        raise ValueError(
+            "it starts vLLM more than once, or inside quotes: that is not followed"
+        )
     words = _words(started[0] if started else " ".join(text.splitlines()))
-    if not started and len(words) > 1 and not any(word.startswith("-") for word in words[:2]):
-        raise ValueError("it neither starts vLLM (`vllm serve`) nor is a list of its arguments")
+    if (
+        not started
+        and len(words) > 1
+        and not any(word.startswith("-") for word in words[:2])
+    ):
+        raise ValueError(
+            "it neither starts vLLM (`vllm serve`) nor is a list of its arguments"
+        )
     return _from_list(words, version)
 
 
 def _words(command: str) -> list[str]:
-    return shlex.split(ONE.findall(REDIRECT.sub("", SUBSTITUTION.sub("$()", command)))[0])
+    return shlex.split(
+        ONE.findall(REDIRECT.sub("", SUBSTITUTION.sub("$()", command)))[0]
+    )
 
 
 def _from_list(
@@ -135,9 +181,16 @@ def _from_list(
 ) -> CommittedArguments:
     # The model is the one word that may stand without a flag, unless one names it.
     model = words[0] if words and not words[0].startswith(("-", "$@")) else None
-    words = words[1:] if model and "--model" not in {w.partition("=")[0] for w in words} else words
+    words = (
+        words[1:]
+        if model and "--model" not in {w.partition("=")[0] for w in words}
+        else words
+    )
     flags, faults = flags_of(version), list(refusals)
-    values, written = dict[str, Any](), dict[str, str]()  # as vLLM reads them; as they stand there
+    values, written = (
+        dict[str, Any](),
+        dict[str, str](),
+    )  # as vLLM reads them; as they stand there
     try:
         given, unknown = parse_words(words, version)
     except ValueError as error:
@@ -150,18 +203,30 @@ def _from_list(
         several = value if isinstance(value, list) else [] if value is None else [value]
         written[name] = " ".join(several)
         # `--served-model-name a $MORE` may be flags.
-        faults += [refusal(w, "argument_stray", word=w) for w in several[1:] if w[:1] == "$"]
+        faults += [
+            refusal(w, "argument_stray", word=w) for w in several[1:] if w[:1] == "$"
+        ]
         # Whatever a variable is, it matters only where the value does.
-        for word in several if "$" not in str(value) or not flags[name].harmless else ():
+        for word in (
+            several if "$" not in str(value) or not flags[name].harmless else ()
+        ):
             try:
                 values[name] = flags[name].read(word)
             except ValueError as error:
-                why = f"what {word} stands for is not known here" if "$" in word else str(error)
+                why = (
+                    f"what {word} stands for is not known here"
+                    if "$" in word
+                    else str(error)
+                )
                 faults.append(refusal(name, "argument_refused", why=why))
     faults += _take_unknown(unknown, written, version)
-    others = {name: text for name, text in written.items() if name not in (*NAMES, "model")}
+    others = {
+        name: text for name, text in written.items() if name not in (*NAMES, "model")
+    }
     for name in flags.keys() & others.keys():  # of no effect, or what is done anyway
-        if flags[name].harmless or others[name].lower() == (flags[name].default or None):
+        if flags[name].harmless or others[name].lower() == (
+            flags[name].default or None
+        ):
             del others[name]
     return CommittedArguments(
         settings=Settings.of(values),
@@ -171,15 +236,24 @@ def _from_list(
     )
 
 
-def _take_unknown(words: list[str], written: dict[str, str], version: Version) -> Iterator[Refusal]:
+def _take_unknown(
+    words: list[str], written: dict[str, str], version: Version
+) -> Iterator[Refusal]:
     """An unknown flag has the words behind it; nobody knows how many it takes."""
-    spelled = {name: flag.name for flag in flags_of(version).values() for name in flag.spellings}
+    spelled = {
+        name: flag.name
+        for flag in flags_of(version).values()
+        for name in flag.spellings
+    }
     name = ""
     for word in words:
         flag, _, value = word.partition("=")
         base, dot, _ = flag.partition(".")
         if dot and base in spelled:
-            name, written[spelled[base]] = spelled[base], word  # `-cc.mode=0`: one key of a JSON
+            name, written[spelled[base]] = (
+                spelled[base],
+                word,
+            )  # `-cc.mode=0`: one key of a JSON
         elif word.startswith("-"):
             name = flag.lstrip("-").replace("-", "_")
             written[name] = value
@@ -198,16 +272,28 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
     words, dropped = list[str](), list[Refusal]()
     for key, value in document.items():
         flag = flags_of(version).get(str(key).replace("-", "_"))
-        if not flag and isinstance(value[0] if value and isinstance(value, list) else value, dict):
-            raise ValueError(f"`{key}` is no argument of vLLM")  # but another program's settings
+        if not flag and isinstance(
+            value[0] if value and isinstance(value, list) else value, dict
+        ):
+            raise ValueError(
+                f"`{key}` is no argument of vLLM"
+            )  # but another program's settings
         if value is False:
-            if flag and (flag.name in NAMES or flag.default == "true"):  # and it stays on
+            if flag and (
+                flag.name in NAMES or flag.default == "true"
+            ):  # and it stays on
                 instead = str(key).removeprefix("no-")
-                dropped.append(refusal(flag.name, "argument_dropped", key=key, instead=instead))
+                dropped.append(
+                    refusal(flag.name, "argument_dropped", key=key, instead=instead)
+                )
         elif value != []:
-            several = [] if value is True else value if isinstance(value, list) else [value]
+            several = (
+                [] if value is True else value if isinstance(value, list) else [value]
+            )
             # Only single values are looked at; what an alias repeats could be endless.
-            single = ["{}" if isinstance(one, list | dict) else str(one) for one in several]
+            single = [
+                "{}" if isinstance(one, list | dict) else str(one) for one in several
+            ]
             words += [f"--{key}", *single]
     return _from_list(words, version, dropped)
 
@@ -225,20 +311,32 @@ def _container_command(text: str) -> str:
     """Of a Kubernetes manifest, a Compose file or a Dockerfile: what its one vLLM starts with."""
     if not (MANIFEST.search(text) or INSTRUCTION.search(text)):
         return text
-    found = _manifest_commands(text) if MANIFEST.search(text) else [_docker_command(text)]
+    found = (
+        _manifest_commands(text) if MANIFEST.search(text) else [_docker_command(text)]
+    )
     commands = [one for one in found if SERVE.search(COMMENT.sub(r"\1", one))]
     if len(commands) != 1:
-        raise ValueError(f"{len(commands)} of its containers start vLLM, and it has to be one")
+        raise ValueError(
+            f"{len(commands)} of its containers start vLLM, and it has to be one"
+        )
     return commands[0]
 
 
 def _manifest_commands(text: str) -> list[str]:
-    documents = [one for one in _documents(text.expandtabs()) if isinstance(one, dict)]  # JSON's
+    documents = [
+        one for one in _documents(text.expandtabs()) if isinstance(one, dict)
+    ]  # JSON's
     nodes = [one.get("services", one) for one in documents]
     for node in nodes:
-        if isinstance(node, dict | list) and len(nodes) < 100_000:  # aliases may have no end
+        if (
+            isinstance(node, dict | list) and len(nodes) < 100_000
+        ):  # aliases may have no end
             nodes += node.values() if isinstance(node, dict) else node
-    found = [node for node in nodes if isinstance(node, dict) and node.keys() & {"image", "build"}]
+    found = [
+        node
+        for node in nodes
+        if isinstance(node, dict) and node.keys() & {"image", "build"}
+    ]
     is_compose = any("services" in one for one in documents)
     names = ("entrypoint", "command") if is_compose else ("command", "args")
     return [_command_of(one.get("image"), *map(one.get, names)) for one in found]
@@ -253,7 +351,10 @@ def _docker_command(text: str) -> str:
         base = Template(base).safe_substitute(defaults)
         image, forms = stages.get(base.lower(), (base, {}))
         found = INSTRUCTION.findall(stage)
-        own = {k.upper(): json.loads(x) if x else ["sh", "-c", line] for k, x, line in found}
+        own = {
+            k.upper(): json.loads(x) if x else ["sh", "-c", line]
+            for k, x, line in found
+        }
         forms = own if "ENTRYPOINT" in own else forms | own
         stages[(name or "").lower()] = image, forms
     return _command_of(image, forms.get("ENTRYPOINT"), forms.get("CMD"))
@@ -262,10 +363,14 @@ def _docker_command(text: str) -> str:
 def _command_of(image: Any, *parts: Any) -> str:
     """What a shell would be told; without an entry point (an empty one is one) the image's own."""
     lists = (shlex.split(part) if isinstance(part, str) else part for part in parts)
-    entry, rest = ([*map(str, part)] if isinstance(part, list) else None for part in lists)
+    entry, rest = (
+        [*map(str, part)] if isinstance(part, list) else None for part in lists
+    )
     own = ["vllm", "serve"] if entry is None and "/vllm-openai" in str(image) else []
     words = [*own, *(entry or []), *(rest or [])]
-    is_script = len(words) > 2 and words[0].endswith("sh") and re.fullmatch(r"-\w*c", words[-2])
+    is_script = (
+        len(words) > 2 and words[0].endswith("sh") and re.fullmatch(r"-\w*c", words[-2])
+    )
     return words[-1] if is_script else shlex.join(words)  # bash -c '...'
 
 
@@ -303,16 +408,25 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
         elif flag is None or flag.server:
             refusals.append(refusal(name, "argument_not_of_llm"))
         elif flag.takes.startswith(("size", "length")) and not value.isdecimal():
-            refusals.append(refusal(name, "argument_no_number", value=value))  # as `4K`, `auto`
+            refusals.append(
+                refusal(name, "argument_no_number", value=value)
+            )  # as `4K`, `auto`
         else:
-            words += _keyword(flag, json.dumps(given) if isinstance(given, dict | list) else value)
+            words += _keyword(
+                flag, json.dumps(given) if isinstance(given, dict | list) else value
+            )
     read = _from_list(words, version, refusals)
     return replace(read, others={**read.others, **others}, **HARNESS)
 
 
 def _keyword(flag: ServeFlag, value: str) -> list[str]:
     """A keyword of Python as a word for `vllm serve`."""
-    if flag.takes not in ("switch", "on") or value.lower() not in ("true", "false", "1", "0"):
+    if flag.takes not in ("switch", "on") or value.lower() not in (
+        "true",
+        "false",
+        "1",
+        "0",
+    ):
         return [f"{flag.spellings[0]}={value}"]
     if value.lower() in ("true", "1"):
         return [flag.spellings[0]]
@@ -329,21 +443,34 @@ def _harness_command(text: str) -> tuple[str, dict[str, str]]:
     parser.add_argument("--batch_size", "-b", default="1 (the default; auto sends all)")
     parser.add_argument("--max_batch_size")
     parser.add_argument("--config", "-C")
-    commands = [_words(part) for part in HARNESS_COMMAND.split(text)[1:]]  # or a package's name
+    commands = [
+        _words(part) for part in HARNESS_COMMAND.split(text)[1:]
+    ]  # or a package's name
     started = [c for c in commands if any(HARNESS_OPTIONS.match(word) for word in c)]
     words = started[0] if len(started) == 1 else []
     options = vars(parser.parse_known_args(words)[0])
-    model, given, config = (options.pop(name) for name in ("model", "model_args", "config"))
+    model, given, config = (
+        options.pop(name) for name in ("model", "model_args", "config")
+    )
     if len(given) != 1 or model != "vllm" or config:
-        raise ValueError("it has to have `--model vllm` and --model_args once, and no --config")
+        raise ValueError(
+            "it has to have `--model vllm` and --model_args once, and no --config"
+        )
     for before, word in pairwise(["", *words]):
         if word[:1] == "$" and not HARNESS_TAKES.match(before):
-            raise ValueError(f"what {word} stands for is not known here: it may be more options")
+            raise ValueError(
+                f"what {word} stands for is not known here: it may be more options"
+            )
     return ",".join(given[0]), {name: value for name, value in options.items() if value}
 
 
 def _pairs(text: str) -> dict[str, str]:
     parts = [part.strip() for part in " ".join(text.split()).split(",")]
-    for part in (part for part in parts if not part.partition("=")[0].strip() or "=" not in part):
+    for part in (
+        part for part in parts if not part.partition("=")[0].strip() or "=" not in part
+    ):
         raise ValueError(f"{part!r} is not key=value")
-    return {key.strip(): value.strip() for key, value in (part.split("=", 1) for part in parts)}
+    return {
+        key.strip(): value.strip()
+        for key, value in (part.split("=", 1) for part in parts)
+    }

@@ -5,7 +5,11 @@ from chunkscope.hardware.gpus import Gpu
 from chunkscope.models.shape import ModelShape
 
 EXPERTS, LATENT, WINDOWS = "a mixture of experts", "latent attention", "sliding windows"
-STATES, EIGHT_BIT, FOUR_BIT = "layers that keep a state", "8-bit weights", "4-bit weights"
+STATES, EIGHT_BIT, FOUR_BIT = (
+    "layers that keep a state",
+    "8-bit weights",
+    "4-bit weights",
+)
 # Models with these traits on one H200, and the least and most error of their makespans, where the
 # host was not faster than assumed; tests/hardware/test_measured.py computes them again.
 MEASURED: dict[tuple[str, ...], tuple[float, float]] = {
@@ -36,7 +40,9 @@ def traits_of(shape: ModelShape) -> tuple[str, ...]:
 def nearest_measured(shape: ModelShape) -> tuple[tuple[str, ...], float, float]:
     """The kind that was measured, and how much too short and too long predictions of it were."""
     traits = {*traits_of(shape)}
-    nearest = min(MEASURED, key=lambda measured: len(traits.symmetric_difference(measured)))
+    nearest = min(
+        MEASURED, key=lambda measured: len(traits.symmetric_difference(measured))
+    )
     return nearest, *MEASURED[nearest]
 
 

@@ -66,8 +66,13 @@ def together(calibrations: Sequence[Calibration]) -> Calibration:
     for name in SAME:
         values = dict.fromkeys(str(attrgetter(name)(one)) for one in calibrations)
         if len(values) > 1:
-            hint, both = "pass those of one GPU, model and vLLM version", " and ".join(values)
-            raise InputError(f"the calibrations are of different engines: {name} {both}", hint=hint)
+            hint, both = (
+                "pass those of one GPU, model and vLLM version",
+                " and ".join(values),
+            )
+            raise InputError(
+                f"the calibrations are of different engines: {name} {both}", hint=hint
+            )
     columns = {
         name: tuple(chain.from_iterable(getattr(c.steps, name) for c in calibrations))
         for name in ("setting", *COLUMNS)

@@ -10,7 +10,13 @@ from chunkscope.hardware.gpus import ALONE, TABLE, Gpu, Parallel, known_gpu
 from chunkscope.hardware.step_time import StepModel, assumed_host, step_model
 from chunkscope.models.shape import BYTES, ModelShape
 
-GPU_TIMES = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s", "experts_s")
+GPU_TIMES = (
+    "fixed_s",
+    "per_token_s",
+    "per_prefill_pair_s",
+    "per_decode_context_s",
+    "experts_s",
+)
 
 
 class CostSource(StrEnum):
@@ -66,13 +72,19 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
             "or pass --calibration",
         )
     source, name = CostSource.ROOFLINE, target.shape.name
-    return CostModel(source=source, step=target.roofline, gpu=target.gpu.title, model=name)
+    return CostModel(
+        source=source, step=target.roofline, gpu=target.gpu.title, model=name
+    )
 
 
-def _calibrated(target: CostTarget, measured: CostTarget, calibration: Calibration) -> CostModel:
+def _calibrated(
+    target: CostTarget, measured: CostTarget, calibration: Calibration
+) -> CostModel:
     """What the steps do not show is taken from the roofline, where there is one."""
     try:
-        from chunkscope.hardware.step_fit import fit_steps  # scipy: only for a calibration
+        from chunkscope.hardware.step_fit import (
+            fit_steps,
+        )  # scipy: only for a calibration
     except ImportError:
         hint = "install it: `pip install 'chunkscope[verify]'` or `pip install scipy`"
         raise MissingError("fitting a calibration needs scipy", hint=hint) from None
@@ -84,7 +96,9 @@ def _calibrated(target: CostTarget, measured: CostTarget, calibration: Calibrati
     differing = _differences(target, measured)
     return CostModel(
         source=CostSource.SCALED if differing else CostSource.CALIBRATED,
-        step=_scaled(step, target, measured, "model" in differing) if differing else step,
+        step=_scaled(step, target, measured, "model" in differing)
+        if differing
+        else step,
         gpu=target.gpu.title,
         model=target.shape.name,
         samples=len(calibration.steps),
@@ -95,7 +109,9 @@ def _calibrated(target: CostTarget, measured: CostTarget, calibration: Calibrati
 
 def _differences(here: CostTarget, there: CostTarget) -> dict[str, list[str]]:
     """What was measured there, and what is asked for here; one model may have many names."""
-    same_model = step_model(there.shape, TABLE["h200"]) == step_model(here.shape, TABLE["h200"])
+    same_model = step_model(there.shape, TABLE["h200"]) == step_model(
+        here.shape, TABLE["h200"]
+    )
     # Patch releases do not change the speed: 0.24.0 and 0.24.1 are the same.
     same_vllm = there.vllm.split(".")[:2] == here.vllm.split(".")[:2]
     gpus = f"{there.parallel.gpus} GPUs", f"{here.parallel.gpus}"
@@ -108,7 +124,9 @@ def _differences(here: CostTarget, there: CostTarget) -> dict[str, list[str]]:
     return {name: [was, asked] for name, same, was, asked in checks if not same}
 
 
-def _scaled(step: StepModel, here: CostTarget, there: CostTarget, other_model: bool) -> StepModel:
+def _scaled(
+    step: StepModel, here: CostTarget, there: CostTarget, other_model: bool
+) -> StepModel:
     """Of the same model elsewhere: each time, by how many times the roofline there is the one here.
     Of another model only the host carries over, which launches faster or slower than assumed: what
     one model's steps show of a GPU was 20 to 40 % off for others (an H200)."""
@@ -126,4 +144,6 @@ def _scaled(step: StepModel, here: CostTarget, there: CostTarget, other_model: b
     pairs = {name: (getattr(old, name), getattr(new, name)) for name in GPU_TIMES}
     times = {name: getattr(step, name) * b / a for name, (a, b) in pairs.items() if a}
     free, share = step.free_tokens * new.free_tokens / old.free_tokens, new.expert_share
-    return replace(step, **times, free_tokens=round(free), expert_share=share, host=host)
+    return replace(
+        step, **times, free_tokens=round(free), expert_share=share, host=host
+    )

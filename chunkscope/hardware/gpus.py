@@ -43,7 +43,9 @@ class Gpu:
         return (bandwidth, flops) if bandwidth and flops else None
 
 
-ROWS = [*csv.DictReader(Path(__file__).with_suffix(".csv").read_text("utf-8").splitlines())]
+ROWS = [
+    *csv.DictReader(Path(__file__).with_suffix(".csv").read_text("utf-8").splitlines())
+]
 FIGURES = ("memory_gib", "bandwidth_gb_s", "dense_tflops")
 TABLE = {
     row["name"]: Gpu(
@@ -68,16 +70,24 @@ def find_gpu(name: str) -> Gpu:
     if gpu := local_gpu() if _slug(name) == LOCAL else known_gpu(name):
         return gpu
     if several := re.fullmatch(r"(\d+) ?x ?(\D.*)", name):
-        raise UsageError(f"--gpu names one GPU: write --gpu {several[2]} --tp {several[1]}")
+        raise UsageError(
+            f"--gpu names one GPU: write --gpu {several[2]} --tp {several[1]}"
+        )
     if name[:1].isdecimal():
         try:
             size = SIZE.read(name)
         except ValueError as error:
             raise UsageError(f"--gpu: {error}") from None
         if not size:
-            raise UsageError("the memory of --gpu is 0", hint=f"write it like {SIZE.accepted}")
-        return Gpu(name=f"{size:g}GiB", title=f"a GPU with {size:.4g} GiB", memory_gib=size)
-    near = [f"did you mean {one}? " for one in get_close_matches(_slug(name), TABLE, n=1)]
+            raise UsageError(
+                "the memory of --gpu is 0", hint=f"write it like {SIZE.accepted}"
+            )
+        return Gpu(
+            name=f"{size:g}GiB", title=f"a GPU with {size:.4g} GiB", memory_gib=size
+        )
+    near = [
+        f"did you mean {one}? " for one in get_close_matches(_slug(name), TABLE, n=1)
+    ]
     hint = f"{''.join(near)}known: {', '.join(TABLE)}; or its memory: --gpu 80GiB"
     raise UsageError(f"unknown GPU: {name}", hint=hint)
 
@@ -90,8 +100,12 @@ def known_gpu(name: str) -> Gpu | None:
 
 def doubts(gpu: Gpu) -> tuple[Note, ...]:
     """Which figures of a card nobody has compared with anything."""
-    figures = next((row["unchecked"] for row in ROWS if row["name"] == gpu.name), "").split()
-    return tuple(note("gpu_unchecked", figure=figure, gpu=gpu.title) for figure in figures)
+    figures = next(
+        (row["unchecked"] for row in ROWS if row["name"] == gpu.name), ""
+    ).split()
+    return tuple(
+        note("gpu_unchecked", figure=figure, gpu=gpu.title) for figure in figures
+    )
 
 
 def local_gpu() -> Gpu:
@@ -114,13 +128,19 @@ def driver_version() -> str | None:
 def _nvidia_smi(query: str) -> str:
     """What it answers of the first GPU."""
     if (program := shutil.which("nvidia-smi")) is None:
-        raise MissingError("this machine has no nvidia-smi, so no GPU was found", hint=_GPU_HINT)
+        raise MissingError(
+            "this machine has no nvidia-smi, so no GPU was found", hint=_GPU_HINT
+        )
     words = [program, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603
+        answer = subprocess.run(  # noqa: S603
+            words, capture_output=True, text=True, check=True, timeout=30
+        )
         return answer.stdout.strip().splitlines()[0]
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        raise MissingError(f"nvidia-smi found no GPU: {error}", hint=_GPU_HINT) from error
+        raise MissingError(
+            f"nvidia-smi found no GPU: {error}", hint=_GPU_HINT
+        ) from error
 
 
 _GPU_HINT = "name the GPU of the run: `--gpu h200`, or its memory: `--gpu 80GiB`"
@@ -129,7 +149,9 @@ _GPU_HINT = "name the GPU of the run: `--gpu h200`, or its memory: `--gpu 80GiB`
 def _slug(name: str) -> str:
     """`NVIDIA GeForce RTX 4090` -> `rtx-4090`."""
     words = re.split(r"[\s_-]+", name.strip().lower())
-    return "-".join(w for w in words if w not in {"nvidia", "geforce", "amd", "instinct", "tesla"})
+    return "-".join(
+        w for w in words if w not in {"nvidia", "geforce", "amd", "instinct", "tesla"}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +177,13 @@ class Parallel:
 
     def check(self, shape: ModelShape | None) -> None:
         if min(self.tensor, self.data) < 1:
-            raise UsageError(f"--tp {self.tensor} and --dp {self.data} must be at least 1")
+            raise UsageError(
+                f"--tp {self.tensor} and --dp {self.data} must be at least 1"
+            )
         if shape and (why := self.obstacle(shape)):
-            sizes = [n for n in range(1, 129) if not replace(self, tensor=n).obstacle(shape)]
+            sizes = [
+                n for n in range(1, 129) if not replace(self, tensor=n).obstacle(shape)
+            ]
             hints = [f"--tp can be {', '.join(map(str, sizes))}"] if sizes else []
             if not replace(self, by_expert=not self.by_expert).obstacle(shape):
                 hints.append("leave --ep out" if self.by_expert else "add --ep")
@@ -171,13 +197,15 @@ class Parallel:
         if self.by_expert and (e.count if e else 0) < self.gpus:
             return f"{shape.name} has {e.count if e else 'no'} experts for its GPUs ({self.gpus})"
         wide = a.heads * (a.latent.v_dim if a.latent else a.head_dim)
-        parts = {"attention": wide / tp, "mlp": shape.intermediate / tp} if tp > 1 else {}
-        parts |= {"experts": e.intermediate / self.gpus} if e and not self.by_expert else {}
+        parts = (
+            {"attention": wide / tp, "mlp": shape.intermediate / tp} if tp > 1 else {}
+        )
+        parts |= (
+            {"experts": e.intermediate / self.gpus} if e and not self.by_expert else {}
+        )
         for kind, rows in parts.items() if q.extra_bits == OF_BLOCKS else ():
             if kind in q.kinds and rows % BLOCK_ROWS:
-                return (
-                    f"{rows:,.0f} rows of {kind} weights per GPU are not in blocks of {BLOCK_ROWS}"
-                )
+                return f"{rows:,.0f} rows of {kind} weights per GPU are not in blocks of {BLOCK_ROWS}"
         return None
 
 

@@ -69,7 +69,9 @@ class KvLayout:
         return sum(group.blocks_of(tokens, step) for group in self.groups)
 
     def reserved(self, tokens: int, step: int) -> int:
-        return sum(group.reserved(tokens, step * self.in_flight) for group in self.groups)
+        return sum(
+            group.reserved(tokens, step * self.in_flight) for group in self.groups
+        )
 
     def tokens(self, blocks: int, *, context: int, step: int) -> int:
         """What vLLM logs since 0.21: the tokens of as many longest requests as fit."""
@@ -99,7 +101,9 @@ def kv_layout(
         KvKind.SLIDING: a.sliding_layers,
         KvKind.STATE: a.state.layers if a.state else 0,
     }
-    counts = {kind: layers for kind, layers in kinds.items() if layers} or {KvKind.FULL: 1}
+    counts = {kind: layers for kind, layers in kinds.items() if layers} or {
+        KvKind.FULL: 1
+    }
     least, most = min(counts.values()), max(counts.values())
     size = most if most < NEARLY_EQUAL * least else least
     parts = {kind: -(-count // size) for kind, count in counts.items()}
@@ -115,7 +119,9 @@ def kv_layout(
         for kind, count in counts.items()
         for place in range(parts[kind])
     )
-    return KvLayout(groups=groups, block_bytes=page * max(group.layers for group in groups))
+    return KvLayout(
+        groups=groups, block_bytes=page * max(group.layers for group in groups)
+    )
 
 
 def _page(
@@ -127,7 +133,10 @@ def _page(
     are made as long.
     """
     sized = {
-        kind: max(1, shape.kv_bytes_per_layer(tp, element_bytes, sliding=kind is KvKind.SLIDING))
+        kind: max(
+            1,
+            shape.kv_bytes_per_layer(tp, element_bytes, sliding=kind is KvKind.SLIDING),
+        )
         for kind in kinds - {KvKind.STATE} or {KvKind.FULL}
     }
     widest, state = BLOCK_TOKENS * max(sized.values()), shape.attention.state

@@ -26,7 +26,9 @@ class Runner(StrEnum):
 
 # CUDA context and libraries (0.23 GiB in vLLM's profile on an H200), rotary tables, input buffers.
 OVERHEAD_BYTES = round(0.30 * GIB)  # closes the books of the Llama-3.1-8B run there
-PARALLEL_OVERHEAD_BYTES = round(0.70 * GIB)  # to communicate with other GPUs: not measured
+PARALLEL_OVERHEAD_BYTES = round(
+    0.70 * GIB
+)  # to communicate with other GPUs: not measured
 # vLLM's estimate on an H200: 0.46 GiB (Qwen2.5-7B, 28 layers), 0.54 (Gemma-2-9B, 42), 0.64 (48).
 GRAPH_BYTES, LAYER_GRAPH_BYTES = round(0.20 * GIB), 9 << 20
 # With a latent attention 0.3 to 0.45 GiB more with 16 heads (Youtu-LLM-2B, Moonlight), 1.9 with 32
@@ -42,9 +44,15 @@ GREEDY_BYTES = 6
 # 2.91 GiB for 2048 x 152,064 (its code reads like 6); V2, on slices, 0.51 for 1024 x 128,256.
 LOGPROB_BYTES = {Runner.V1: 10, Runner.V2: 4}
 V2_SLICE_TOKENS = 1024
-MOST_EXPANDED = 64 * 1024  # tokens that latent attention expands at once (`mla_attention.py`)
-KEYS_PER_BLOCK = 128  # that FlashAttention 3 reads at once, causal and with heads of 128
-GRAPH_SPLITS = 32  # of keys, where a step is small enough for CUDA graphs (`flash_attn.py`)
+MOST_EXPANDED = (
+    64 * 1024
+)  # tokens that latent attention expands at once (`mla_attention.py`)
+KEYS_PER_BLOCK = (
+    128  # that FlashAttention 3 reads at once, causal and with heads of 128
+)
+GRAPH_SPLITS = (
+    32  # of keys, where a step is small enough for CUDA graphs (`flash_attn.py`)
+)
 USABLE_HEADROOM = 0.9  # of what vLLM leaves free, by what it did not profile: fragments
 
 
@@ -105,11 +113,17 @@ class MemoryModel:
     parallel: Parallel = ALONE
     logprobs: bool = False
     cuda_graphs: bool = True
-    tries_kernels: bool = False  # while compiling, as it finds nothing that was compiled before
+    tries_kernels: bool = (
+        False  # while compiling, as it finds nothing that was compiled before
+    )
     caches_prefixes: bool = True
-    in_flight: int = 1  # steps that are scheduled at once, where windows reckon with them
+    in_flight: int = (
+        1  # steps that are scheduled at once, where windows reckon with them
+    )
     kv_element_bytes: int = BYTES  # 1 where the KV cache is of 8 bits
-    expert_tokens: int | None = None  # that the experts' kernel takes at once; None: all
+    expert_tokens: int | None = (
+        None  # that the experts' kernel takes at once; None: all
+    )
 
     @property
     def kv_layout(self) -> KvLayout:
@@ -118,16 +132,27 @@ class MemoryModel:
         return replace(layout, in_flight=self.in_flight)
 
     def memory(
-        self, *, budget: int, seqs: int, utilization: float, chunk: int = 0, context: int = 0
+        self,
+        *,
+        budget: int,
+        seqs: int,
+        utilization: float,
+        chunk: int = 0,
+        context: int = 0,
     ) -> Memory:
         """Where it goes when a step holds `budget` tokens, up to `chunk` of one prompt; 0: as many.
 
         `context` is the longest request that vLLM lets in; 0: as long as the model takes.
         """
-        total, longest = round(self.gpu.memory_gib * GIB), context or self.shape.limit or budget
+        total, longest = (
+            round(self.gpu.memory_gib * GIB),
+            context or self.shape.limit or budget,
+        )
         requested = round(total * utilization)
         lines = tuple(self._lines(budget, seqs, chunk or budget, longest))
-        kv_bytes = requested - sum(round(line.gib * GIB) for line in lines if line.profiled)
+        kv_bytes = requested - sum(
+            round(line.gib * GIB) for line in lines if line.profiled
+        )
         # The logprobs pass follows the forward pass, so it may reuse what that was given.
         reusable = next(line.gib for line in lines if line.name == "activation")
         outside = {line.name: line.gib for line in lines if not line.profiled}
@@ -154,7 +179,9 @@ class MemoryModel:
         """
         sizes, keys = [running * self.shape.vocab * GREEDY_BYTES], 0
         for decoding, pieces in steps:
-            keys = max(keys if decoding else 0, *(end for _, end in pieces))  # of the longest there
+            keys = max(
+                keys if decoding else 0, *(end for _, end in pieces)
+            )  # of the longest there
             longest = max(end - start for start, end in pieces)
             tokens = decoding + sum(end - start for start, end in pieces)
             context = max(start for start, _ in pieces)
@@ -170,7 +197,10 @@ class MemoryModel:
         adds up their 32-bit results. A latent attention expands what is behind a piece.
         """
         shape, tp, a = self.shape, self.parallel.tensor, self.shape.attention
-        splits, heads = 1 if a.latent else self._key_splits(longest, keys), a.heads // tp
+        splits, heads = (
+            1 if a.latent else self._key_splits(longest, keys),
+            a.heads // tp,
+        )
         beside = shape.attending_bytes_per_token(tp)
         if self.cuda_graphs and tokens <= GRAPHED_TOKENS and not a.latent:
             splits, beside = GRAPH_SPLITS, 0  # the rest is in the graphs' memory
@@ -199,7 +229,9 @@ class MemoryModel:
         fewest = next(n for n, share in enumerate(busy, 1) if share >= 0.85 * max(busy))
         return fewest + (heads == kv_heads)
 
-    def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
+    def _lines(
+        self, budget: int, seqs: int, chunk: int, context: int
+    ) -> Iterator[MemoryLine]:
         shape, parallel, q = self.shape, self.parallel, self.shape.quantization
         shares = parallel.data > 1 and shape.experts is not None
         yield _line(
@@ -219,28 +251,47 @@ class MemoryModel:
             expands=profiled > self._forward_bytes(budget),
         )
         if shape.experts:
-            per_token = shape.workspace_bytes_per_token(1 if parallel.by_expert else parallel.gpus)
+            per_token = shape.workspace_bytes_per_token(
+                1 if parallel.by_expert else parallel.gpus
+            )
             every = budget * parallel.data  # the replicas' tokens are gathered
             tokens = min(every, self.expert_tokens or every)
             label = Label.PREDICTED if parallel.gpus == 1 else Label.ASSUMED
-            yield _line("experts", tokens * per_token, label, tokens=tokens, kib=per_token / 1024)
+            yield _line(
+                "experts",
+                tokens * per_token,
+                label,
+                tokens=tokens,
+                kib=per_token / 1024,
+            )
             held += tokens * per_token
         # Only what the sampler needs beyond the activations: they are not held together.
         rows, vocab = min(budget, seqs), shape.vocab
         beyond = max(0, rows * vocab * SAMPLER_BYTES[self.runner] - profiled)
         yield _line("sampler", beyond, Label.ASSUMED, requests=rows, vocab=vocab)
         # On a copy of the embedding (which a model with towers is not asked for) and two results.
-        tried = self.tries_kernels * BYTES * shape.hidden * (vocab // parallel.tensor + 2 * budget)
+        tried = (
+            self.tries_kernels
+            * BYTES
+            * shape.hidden
+            * (vocab // parallel.tensor + 2 * budget)
+        )
         if self.cuda_graphs and not shape.parameters.vision and tried > held + beyond:
             yield _line("compiling", tried - held - beyond)
-        overhead = OVERHEAD_BYTES + (PARALLEL_OVERHEAD_BYTES if parallel.gpus > 1 else 0)
+        overhead = OVERHEAD_BYTES + (
+            PARALLEL_OVERHEAD_BYTES if parallel.gpus > 1 else 0
+        )
         yield _line("overhead", overhead, Label.ASSUMED, several=parallel.gpus > 1)
-        graphs = GRAPH_BYTES + shape.layers * LAYER_GRAPH_BYTES if self.cuda_graphs else 0
+        graphs = (
+            GRAPH_BYTES + shape.layers * LAYER_GRAPH_BYTES if self.cuda_graphs else 0
+        )
         if graphs and shape.attention.latent:
             heads = min(shape.attention.heads // parallel.tensor, LATENT_HEADS)
             graphs += heads**2 * LATENT_GRAPH_BYTES
         values = {"layers": shape.layers, "counted": self.counts_graphs}
-        yield _line("cuda_graphs", graphs, Label.ASSUMED, profiled=self.counts_graphs, **values)
+        yield _line(
+            "cuda_graphs", graphs, Label.ASSUMED, profiled=self.counts_graphs, **values
+        )
         if self.logprobs:
             rows, size = self._logprobs(min(chunk, budget))
             yield _line("logprobs", size, profiled=False, tokens=rows, vocab=vocab)
@@ -252,7 +303,9 @@ class MemoryModel:
         """While profiling, a latent attention expands as much context as it ever does at once."""
         wanted = min(max(8 * context, 4 * seqs * BLOCK_TOKENS), MOST_EXPANDED)
         expanded, tp = max(wanted, seqs * BLOCK_TOKENS), self.parallel.tensor
-        return max(self._forward_bytes(budget), self.shape.latent_bytes(budget, expanded, tp))
+        return max(
+            self._forward_bytes(budget), self.shape.latent_bytes(budget, expanded, tp)
+        )
 
     def _logprobs(self, chunk: int) -> tuple[int, int]:
         """Rows of logits at once, and the bytes of all."""
@@ -262,7 +315,14 @@ class MemoryModel:
 
 
 def _line(
-    name: str, size: float, label: Label = Label.PREDICTED, *, profiled: bool = True, **values: Fact
+    name: str,
+    size: float,
+    label: Label = Label.PREDICTED,
+    *,
+    profiled: bool = True,
+    **values: Fact,
 ) -> MemoryLine:
     made_of = note(f"memory_{name}", **values)
-    return MemoryLine(name=name, gib=size / GIB, label=label, note=made_of, profiled=profiled)
+    return MemoryLine(
+        name=name, gib=size / GIB, label=label, note=made_of, profiled=profiled
+    )

@@ -42,7 +42,9 @@ def fit_steps(
     """
     kinds = kinds_of(steps, only_settled=prior is not None)
     if len(steps) < FEWEST_STEPS or kinds["steps"].sum() < FEWEST_STEPS // 2:
-        few = f"the calibration has {len(steps):,} steps: too few to fit a step model to"
+        few = (
+            f"the calibration has {len(steps):,} steps: too few to fit a step model to"
+        )
         raise InputError(few, hint="verify with more requests")
     fits = (_fit(kinds, free, expert_share, prior) for free in FREE_TOKENS)
     return min(fits, key=lambda fit: fit[0])[1:]
@@ -56,7 +58,11 @@ def _fit(
     seconds, prompts, decodes = (
         kinds[name] for name in ("duration_s", "prefill_requests", "decode_requests")
     )
-    tokens, requests, ones = kinds["prefill_tokens"] + decodes, prompts + decodes, seconds**0
+    tokens, requests, ones = (
+        kinds["prefill_tokens"] + decodes,
+        prompts + decodes,
+        seconds**0,
+    )
     gpu = {
         "fixed_s": ones,
         "per_token_s": np.vectorize(paid_tokens)(tokens, requests, free),
@@ -69,14 +75,22 @@ def _fit(
     on_host = {"fixed_s": ones, "per_request_s": requests, "per_prompt_s": prompts}
     on_host["ungraphed_s"] = (tokens > graphed).astype(float)
     on_host["pieces_s"] = ((tokens <= graphed) & (prompts > 0)).astype(float)
-    if prior is None:  # where the host's work is hidden, a request costs no more than its tokens
+    if (
+        prior is None
+    ):  # where the host's work is hidden, a request costs no more than its tokens
         gpu["per_request_s"], on_host = requests, {}
     # A step's noise grows with its length: half way between absolute and relative errors.
     weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * seconds
-    by_host = (requests >= HOST_REQUESTS) & (kinds["prefill_tokens"] <= graphed) & bool(on_host)
+    by_host = (
+        (requests >= HOST_REQUESTS)
+        & (kinds["prefill_tokens"] <= graphed)
+        & bool(on_host)
+    )
     for _ in range(MOST_GUESSES):
         gpu_times, gpu_s = _solve(gpu, seconds, weight, ~by_host, prior)
-        host_times, host_s = _solve(on_host, seconds, weight, by_host, prior and prior.host)
+        host_times, host_s = _solve(
+            on_host, seconds, weight, by_host, prior and prior.host
+        )
         before, by_host = by_host, host_s > gpu_s
         if (by_host == before).all():
             break
@@ -93,7 +107,11 @@ def _fit(
 
 
 def _solve(
-    columns: Kinds, seconds: Floats, weight: Floats, rows: Flags, prior: StepModel | Host | None
+    columns: Kinds,
+    seconds: Floats,
+    weight: Floats,
+    rows: Flags,
+    prior: StepModel | Host | None,
 ) -> tuple[dict[str, float], Floats]:
     """The coefficients of these steps, and the seconds of all by them.
 
@@ -106,7 +124,9 @@ def _solve(
     known = np.asarray([getattr(prior, name) if prior else 0.0 for name in columns])
     some, took = features[rows], seconds[rows]
     scale = np.where(known > 0, known, 1 / np.abs(some).max(axis=0, initial=1e-30))
-    shares = np.concatenate([some * scale / took[:, None], np.eye(len(scale))[known > 0]])
+    shares = np.concatenate(
+        [some * scale / took[:, None], np.eye(len(scale))[known > 0]]
+    )
     strength = PRIOR_STEPS * (float(np.median(took)) if rows.any() else 1.0)
     weights = np.concatenate([weight[rows], np.full(int((known > 0).sum()), strength)])
     pull = np.ones_like(weights)
@@ -115,7 +135,9 @@ def _solve(
         answer = nnls(shares * by[:, None], by)[0]
         pull = NEAR / np.maximum(np.abs(shares @ answer - 1), NEAR)
     times = np.asarray(answer * scale)
-    return dict(zip(columns, map(float, times), strict=True)), np.asarray(features @ times)
+    return dict(zip(columns, map(float, times), strict=True)), np.asarray(
+        features @ times
+    )
 
 
 # -- steps that are alike ------------------------------------------------------------------------
@@ -134,13 +156,17 @@ def kinds_of(steps: StepSamples, *, only_settled: bool) -> Kinds:
     `steps` is how many were of a kind. `only_settled`: the host did the same work as in any other.
     """
     rows = _settled(steps) if only_settled else ...
-    columns = {name: np.asarray(getattr(steps, name), dtype=float)[rows] for name in COLUMNS}
+    columns = {
+        name: np.asarray(getattr(steps, name), dtype=float)[rows] for name in COLUMNS
+    }
     sizes = [np.round(np.log1p(columns[name]) * SIZES_PER_E) for name in SIZES]
     keys = np.stack([*sizes, *(columns[name] for name in COUNTS)], axis=1)
     _, place, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     order = np.lexsort((columns["duration_s"], place.ravel()))
     groups = np.split(order, np.cumsum(count)[:-1]) if len(order) else []
-    middles = [group[len(group) // 4 : len(group) - len(group) // 4] for group in groups]
+    middles = [
+        group[len(group) // 4 : len(group) - len(group) // 4] for group in groups
+    ]
     means = {
         name: np.asarray([values[middle].mean() for middle in middles])
         for name, values in columns.items()

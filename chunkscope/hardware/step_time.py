@@ -17,23 +17,32 @@ from chunkscope.models.shape import BYTES, Attention, ModelShape
 # (0.66, Gemma-2-9B), all without the head.
 MATMUL = 0.64
 ATTENTION = 0.60  # 0.81 to 0.88 ns per pair of 524,288 FLOP, 1.28 of 786,432 (0.62)
-FEW_HEADS, WITH_FEW_HEADS = 16, 1.08  # fewer take longer: 0.308 ns of 172,032 with 12 (0.565)
+FEW_HEADS, WITH_FEW_HEADS = (
+    16,
+    1.08,
+)  # fewer take longer: 0.308 ns of 172,032 with 12 (0.565)
 # GPUs without products of 8-bit floats: vLLM makes 16 bits of them first.
 NO_FP8 = ("a100", "a40", "a30", "a10", "rtx-a6000", "rtx-3090", "t4", "v100")
-EIGHT_BIT = 1.11  # Qwen3-8B in fp8 blocks: 13.1 us per token, 0.7 of it to quantise activations
+EIGHT_BIT = (
+    1.11  # Qwen3-8B in fp8 blocks: 13.1 us per token, 0.7 of it to quantise activations
+)
 # Qwen3-30B-A3B: 8.5 us per token of 3.6 GFLOP, 2.2 to move rows. 4 bits: as dense (gpt-oss-20b).
 EXPERTS = 0.58
 # -- the share of the bandwidth that reads reach --
 WEIGHTS = 0.90  # 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
 WEIGHTS_OF_EXPERTS = 0.82  # 14.7 ms for the 58 GB of Qwen3-30B-A3B, once all are chosen
-WEIGHTS_OF_FOUR_BIT_EXPERTS = 0.53  # gpt-oss-20b: 4 ms for 10.2 GB, as they are unpacked on the way
+WEIGHTS_OF_FOUR_BIT_EXPERTS = (
+    0.53  # gpt-oss-20b: 4 ms for 10.2 GB, as they are unpacked on the way
+)
 KV_CACHE = 0.84  # 37 ns per token of 128 KiB (0.74), 7.2 of 28 (0.83), 35 of 144 (0.88)
 MOVED = 0.80  # rows from one product to the next
 # Heads of 256 read longer: 93 ns of 336 KiB (Gemma-2-9B). Heads of 64 compute and read longer
 # (Llama-3.2-1B), unless 8 of them share keys and values (gpt-oss-20b).
 USUAL_HEAD, WIDE_HEADS, NARROW_HEADS, SHARED_BY = 128, 1.10, 1.22, 8
 LATENT_SLOWNESS = 1.27  # 10.3 ns per token of 30 KiB (DeepSeek-V2-Lite)
-WINDOW_SLOWNESS = 1.22  # a layer with a window reads it so many times slower (Gemma-2-9B)
+WINDOW_SLOWNESS = (
+    1.22  # a layer with a window reads it so many times slower (Gemma-2-9B)
+)
 # Of that time for blocks that the request before it in the batch has just read, from the L2 cache:
 # 0.54 to 0.67 with Qwen3-8B (reports/h200/shared-decode.jsonl); after others 0.94 to 0.96.
 READ_AGAIN = 0.6
@@ -51,7 +60,10 @@ PIECE_S = 0.15e-3
 # with 16 (OLMoE), in 51 with 32 (Granite-3.1-3B-A800M): hosts differ, and are not steady.
 EXPERTS_S, EXPERTS_LAUNCH_S = 19e-6, 1.69e-3
 SHARED_LAUNCH_S = 0.17e-3  # an MLP of its own beside the experts: Qwen1.5-MoE-A2.7B
-FOUR_BIT_S, FOUR_BIT_LAUNCH_S = 25e-6, 0.60e-3  # gpt-oss-20b: 2.95 ms for one token; 56 ms launched
+FOUR_BIT_S, FOUR_BIT_LAUNCH_S = (
+    25e-6,
+    0.60e-3,
+)  # gpt-oss-20b: 2.95 ms for one token; 56 ms launched
 # DeepSeek-V2-Lite: 3.4 ms for one token, 79 ms launched with 27 layers; 11 us for one more request.
 LATENT_S, LATENT_LAUNCH_S, LATENT_REQUEST_S = 22e-6, 1.0e-3, 0.25e-6
 QUANTISE_S = 28e-6  # Qwen3-8B in fp8: 4.45 ms for one token instead of 3.4
@@ -78,7 +90,9 @@ class Host:
     fixed_s: float = 0.0
     per_request_s: float = 0.0
     per_prompt_s: float = 0.0  # one more that is read in this step
-    ungraphed_s: float = 0.0  # to launch, kernel by kernel, what is over the graphs' size
+    ungraphed_s: float = (
+        0.0  # to launch, kernel by kernel, what is over the graphs' size
+    )
     pieces_s: float = 0.0  # to launch the graphs of a smaller step that reads prompts
 
 
@@ -138,8 +152,14 @@ def _layers_s(shape: ModelShape) -> tuple[float, float]:
 
 def _token_flops(shape: ModelShape) -> float:
     """Of one token in all layers, without the head: as if they ran at the peak."""
-    p, e, eight_bit = shape.parameters, shape.experts, shape.quantization.eight_bit_products
-    flops = (p.attention + p.mlp) / (EIGHT_BIT if eight_bit else MATMUL) + p.other / MATMUL
+    p, e, eight_bit = (
+        shape.parameters,
+        shape.experts,
+        shape.quantization.eight_bit_products,
+    )
+    flops = (p.attention + p.mlp) / (
+        EIGHT_BIT if eight_bit else MATMUL
+    ) + p.other / MATMUL
     if e is not None:
         share = MATMUL if shape.quantization.bits <= 4 else EXPERTS
         share *= EIGHT_BIT / MATMUL if eight_bit else 1.0
@@ -152,10 +172,14 @@ def _token_bytes(shape: ModelShape) -> float:
     a, e, q, moved = shape.attention, shape.experts, shape.quantization, 0
     if e is not None:  # gathered, multiplied, activated, multiplied and added up
         moved += BYTES * e.layers * e.active * (3 * shape.hidden + 6 * e.intermediate)
-    if a.latent:  # keys and values are expanded and copied, as queries and the output are
+    if (
+        a.latent
+    ):  # keys and values are expanded and copied, as queries and the output are
         width = a.latent.nope_dim + a.latent.v_dim + 4 * a.latent.key_dim
         moved += 2 * BYTES * shape.kv_layers * a.heads * width
-    if q.eight_bit_products:  # what goes into a product is read in 16 bits and written in 8
+    if (
+        q.eight_bit_products
+    ):  # what goes into a product is read in 16 bits and written in 8
         moved += 3 * shape.layers * (3 * shape.hidden + shape.intermediate)
     return moved / MOVED
 
@@ -163,9 +187,16 @@ def _token_bytes(shape: ModelShape) -> float:
 def _window(shape: ModelShape) -> AttentionWindow:
     a, expanding = shape.attention, 0.0
     if a.latent:
-        expanding = a.latent.kv_rank * (a.latent.nope_dim + a.latent.v_dim) / 2 / a.latent.key_dim
+        expanding = (
+            a.latent.kv_rank
+            * (a.latent.nope_dim + a.latent.v_dim)
+            / 2
+            / a.latent.key_dim
+        )
     share = a.sliding_layers / max(1, shape.kv_layers)
-    return AttentionWindow(tokens=a.sliding_window or 0, share=share, expanding=expanding)
+    return AttentionWindow(
+        tokens=a.sliding_window or 0, share=share, expanding=expanding
+    )
 
 
 def _pair_flops(shape: ModelShape) -> float:
@@ -178,13 +209,21 @@ def _pair_flops(shape: ModelShape) -> float:
 
 
 def _narrow(a: Attention) -> float:
-    few = a.latent is None and a.head_dim < USUAL_HEAD and a.heads < SHARED_BY * a.kv_heads
+    few = (
+        a.latent is None
+        and a.head_dim < USUAL_HEAD
+        and a.heads < SHARED_BY * a.kv_heads
+    )
     return NARROW_HEADS if few else 1.0
 
 
 def _with_borrowers(shape: ModelShape, amount: int) -> int:
     """Of all layers that attend, by that of those with a KV cache: the others are built as they."""
-    return amount * (shape.kv_layers + shape.attention.borrowing_layers) // max(1, shape.kv_layers)
+    return (
+        amount
+        * (shape.kv_layers + shape.attention.borrowing_layers)
+        // max(1, shape.kv_layers)
+    )
 
 
 def chosen(share: float, tokens: float) -> float:
@@ -213,25 +252,35 @@ class StepModel:
     experts_s: float = 0.0  # to read all of them
     expert_share: float = 0.0  # that one token chooses
     window: AttentionWindow = AttentionWindow()
-    mixed: float = 1.0  # context of decoding requests takes so many times as long beside prompts
+    mixed: float = (
+        1.0  # context of decoding requests takes so many times as long beside prompts
+    )
 
     def sharing(self, share: float) -> "StepModel":
         """Where neighbours in the batch have this share of their context in common."""
         taken = 1 - share * (1 - READ_AGAIN)
         return replace(self, per_decode_context_s=self.per_decode_context_s * taken)
 
-    def gpu_s(self, tokens: int, pairs: float, decode_context: float, requests: int) -> float:
+    def gpu_s(
+        self, tokens: int, pairs: float, decode_context: float, requests: int
+    ) -> float:
         context = decode_context * self.mixed if pairs else decode_context
         return (
             self.fixed_s
-            + (self.experts_s * chosen(self.expert_share, tokens) if self.experts_s else 0.0)
+            + (
+                self.experts_s * chosen(self.expert_share, tokens)
+                if self.experts_s
+                else 0.0
+            )
             + paid_tokens(tokens, requests, self.free_tokens) * self.per_token_s
             + requests * self.per_request_s
             + pairs * self.per_prefill_pair_s
             + context * self.per_decode_context_s
         )
 
-    def host_parts(self, tokens: int, requests: int, prompts: int) -> tuple[float, float, float]:
+    def host_parts(
+        self, tokens: int, requests: int, prompts: int
+    ) -> tuple[float, float, float]:
         """To prepare a step, to launch it, and to hand out its tokens."""
         host = self.host
         every = host.fixed_s + requests * host.per_request_s
@@ -242,19 +291,26 @@ class StepModel:
 
 
 def step_model(
-    shape: ModelShape, gpu: Gpu, parallel: Parallel = ALONE, kv_element_bytes: int = BYTES
+    shape: ModelShape,
+    gpu: Gpu,
+    parallel: Parallel = ALONE,
+    kv_element_bytes: int = BYTES,
 ) -> StepModel | None:
     """A roofline from the GPU's peak figures; None where those are not known."""
     if gpu.speed is None:
         return None
     if gpu.name.startswith(NO_FP8) and shape.quantization.method.startswith("fp8"):
-        shape = replace(shape, quantization=replace(shape.quantization, method="packed"))
+        shape = replace(
+            shape, quantization=replace(shape.quantization, method="packed")
+        )
     byte_s, flop_s, tp = 1e-9 / gpu.speed[0], 1e-12 / gpu.speed[1], parallel.tensor
     a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
     expert_bytes = shape.bytes_of("experts") if e else 0
     looked_up = BYTES * (p.by_layer + (0 if shape.tied else p.embedding))
     of_experts = WEIGHTS_OF_FOUR_BIT_EXPERTS if q.bits <= 4 else WEIGHTS_OF_EXPERTS
-    kv_bytes: float = _with_borrowers(shape, shape.kv_bytes_per_token(tp, kv_element_bytes))
+    kv_bytes: float = _with_borrowers(
+        shape, shape.kv_bytes_per_token(tp, kv_element_bytes)
+    )
     wide = WIDE_HEADS if a.head_dim > USUAL_HEAD else _narrow(a)
     kv_bytes *= LATENT_SLOWNESS if a.latent else wide
     state_bytes = a.state.layers * a.state.bytes(tp) if a.state else 0
@@ -274,7 +330,8 @@ def step_model(
         + 2 * state_bytes / WEIGHTS * byte_s
         + (shape.kv_layers * LATENT_REQUEST_S if a.latent else 0.0),
         free_tokens=round(READING_HIDES * (reading_s + share * experts_s) / token_s),
-        experts_s=experts_s / parallel.data,  # each replica reads some for the tokens of all
+        experts_s=experts_s
+        / parallel.data,  # each replica reads some for the tokens of all
         expert_share=chosen(share, parallel.data),
         graphed_tokens=GRAPHED_BY_ARCHITECTURE.get(shape.architecture, GRAPHED_TOKENS),
         window=window,

@@ -40,17 +40,23 @@ def analyze(
     options, listener = options or AnalyzeOptions(), listener or Progress()
     with discovered(paths, options, listener) as sources:
         total_bytes = sum(source.bytes or 0 for source in sources)
-        scan = Scan(options, expected_bytes=total_bytes, listener=listener, export=export)
+        scan = Scan(
+            options, expected_bytes=total_bytes, listener=listener, export=export
+        )
         listener.begin(total_bytes)
         datasets = scan.datasets(sources)
     if export is not None:
-        export.datasets = {source.name: export.datasets[source.name] for source in sources}
+        export.datasets = {
+            source.name: export.datasets[source.name] for source in sources
+        }
     info = info_of(scan) if any(dataset.engine for dataset in datasets) else None
     return profile_of(paths, options, datasets, info)
 
 
 @contextmanager
-def discovered(paths: Paths, options: AnalyzeOptions, listener: Progress) -> Iterator[list[Source]]:
+def discovered(
+    paths: Paths, options: AnalyzeOptions, listener: Progress
+) -> Iterator[list[Source]]:
     """The sources at the paths. What a harness rendered for it is there until the end."""
     with ExitStack() as folders:
         rendering = Rendering(
@@ -78,15 +84,25 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Progress) -> Ite
 
 def info_of(scan: Scan) -> TokenizerInfo:
     """The tokenizer that counted, with how its counts were checked."""
-    tokenizer, options, template = scan.tokenizer, scan.options, scan.options.chat_template
+    tokenizer, options, template = (
+        scan.tokenizer,
+        scan.options,
+        scan.options.chat_template,
+    )
     # What comes through a pipe can be read only once.
-    digest = hashlib.sha256(template.read_bytes()) if template and template.is_file() else None
+    digest = (
+        hashlib.sha256(template.read_bytes())
+        if template and template.is_file()
+        else None
+    )
     return TokenizerInfo(
         name=printable(tokenizer.name),
         digest=tokenizer.digest,
         kind=tokenizer.kind,
         reference=engine_name(tokenizer.facts.package),
-        special_tokens_added=tokenizer.facts.special_added if options.special_tokens else 0,
+        special_tokens_added=tokenizer.facts.special_added
+        if options.special_tokens
+        else 0,
         chat_template=digest.hexdigest() if digest else None,
         notes=tuple(tokenizer.notes),
     )
@@ -104,14 +120,20 @@ def profile_of(
             raise DataError(failure.code, **failure.values)
         for dataset in datasets:
             for first in dataset.bad_rows[:1]:
-                about = {"rows": dataset.skipped, "path": dataset.path, "unit": dataset.unit}
+                about = {
+                    "rows": dataset.skipped,
+                    "path": dataset.path,
+                    "unit": dataset.unit,
+                }
                 about |= {"position": first.position, "reason": first.reason}
                 raise DataError("all_bad", **about)
         names = ", ".join(dataset.path for dataset in datasets[:3])
         raise InputError(f"there are no rows in {names}", hint="is the file empty?")
     engines = engines_of(datasets)
     return Profile(
-        tokenizer=replace(info, engine=engines) if info and engines else TokenizerInfo(),
+        tokenizer=replace(info, engine=engines)
+        if info and engines
+        else TokenizerInfo(),
         datasets=tuple(datasets),
         options=options.recorded(),
         paths=tuple(printable(without_secrets(path)) for path in several(paths)),
@@ -119,4 +141,6 @@ def profile_of(
 
 
 def engines_of(datasets: Sequence[DatasetProfile]) -> str:
-    return " + ".join(sorted({e for d in datasets for e in (d.engine or "").split(" + ") if e}))
+    return " + ".join(
+        sorted({e for d in datasets for e in (d.engine or "").split(" + ") if e})
+    )

@@ -35,20 +35,43 @@ class Content:
         cells, hashes, rows, flat = records, list[int](), records, False
         while (kinds := {*map(type, cells)}) in ({dict}, {list}):
             flat = kinds == {dict} and cells is records
-            cells = [*chain.from_iterable(map(dict.values, cells) if kinds == {dict} else cells)]
+            cells = [
+                *chain.from_iterable(
+                    map(dict.values, cells) if kinds == {dict} else cells
+                )
+            ]
         if kinds == {str, int} and flat:  # numbers as a CSV has them
             rows, kinds = [{k: str(v) for k, v in r.items()} for r in records], {str}
-        if kinds == {str} and "" not in cells:  # nothing else in any of them: all at once
+        if (
+            kinds == {str} and "" not in cells
+        ):  # nothing else in any of them: all at once
             with suppress(TypeError, RecursionError):
-                hashes = [xxh3_128_intdigest(dumps(r, option=OPT_SORT_KEYS)) for r in rows]
-        hashes = hashes or [xxh3_128_intdigest(_canonical(record)) for record in records]
-        listed = Numbers(sorted(n & _MASK for n in hashes)) if len(hashes) <= MOST_LISTED else None
-        return cls(rows=len(hashes), digest=f"{sum(hashes) % _MODULUS:x}", hashes=listed)
+                hashes = [
+                    xxh3_128_intdigest(dumps(r, option=OPT_SORT_KEYS)) for r in rows
+                ]
+        hashes = hashes or [
+            xxh3_128_intdigest(_canonical(record)) for record in records
+        ]
+        listed = (
+            Numbers(sorted(n & _MASK for n in hashes))
+            if len(hashes) <= MOST_LISTED
+            else None
+        )
+        return cls(
+            rows=len(hashes), digest=f"{sum(hashes) % _MODULUS:x}", hashes=listed
+        )
 
     def __add__(self, other: "Content") -> "Content":
         """The content of two parts of a dataset."""
-        rows, total = self.rows + other.rows, int(self.digest, 16) + int(other.digest, 16)
-        both = [*(self.hashes or ()), *(other.hashes or ())] if rows <= MOST_LISTED else None
+        rows, total = (
+            self.rows + other.rows,
+            int(self.digest, 16) + int(other.digest, 16),
+        )
+        both = (
+            [*(self.hashes or ()), *(other.hashes or ())]
+            if rows <= MOST_LISTED
+            else None
+        )
         hashes = None if both is None else Numbers(sorted(both))
         return Content(rows=rows, digest=f"{total % _MODULUS:x}", hashes=hashes)
 
@@ -79,7 +102,11 @@ def _as_text(value: Any) -> Any:
         own = [(str(k), v) for k, v in value.items() if v is not None and v != ""]
         return {k: str(v) if type(v) in (str, int) else _as_text(v) for k, v in own}
     if isinstance(value, list | tuple):
-        cells = [c for part in value for c in (part.values() if type(part) is dict else [part])]
+        cells = [
+            c
+            for part in value
+            for c in (part.values() if type(part) is dict else [part])
+        ]
         is_text = {*map(type, cells)} == {str} and "" not in cells
         return value if is_text else [_as_text(part) for part in value]
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)

@@ -40,7 +40,9 @@ class Batch(NamedTuple):
     positions: Sequence[int]
     prompts: Sequence[Any]
     special: Sequence[int]  # by prompt, tokens that are put before it
-    outputs: Sequence[Any] | None  # the text of the answer, then its length; None: not known
+    outputs: (
+        Sequence[Any] | None
+    )  # the text of the answer, then its length; None: not known
     requests: Sequence[SentRequest] | None
 
 
@@ -48,7 +50,10 @@ class PromptCounter:
     """Counts the prompts of one dataset, and adds up what comes of them."""
 
     def __init__(
-        self, tokenizer: Tokenizer, options: AnalyzeOptions, trace: TraceRows | None = None
+        self,
+        tokenizer: Tokenizer,
+        options: AnalyzeOptions,
+        trace: TraceRows | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.options = options
@@ -60,17 +65,25 @@ class PromptCounter:
         self.tokens = 0
         self.chars: int | None = None
         self.media_rows = 0
-        self.ignored_tools = 0  # conversations with tools that the chat template leaves out
-        self.begun_twice = 0  # prompts that have the tokenizer's first token in their text too
+        self.ignored_tools = (
+            0  # conversations with tools that the chat template leaves out
+        )
+        self.begun_twice = (
+            0  # prompts that have the tokenizer's first token in their text too
+        )
         self.rendered_chats = False
         self.has_texts = False  # that are to be tokenized
         self.engines: set[str] = set()
         self.request_kinds: Counter[str] = Counter()  # of a harness's log
         self.output_caps: Counter[int] = Counter()
         self.comparison: TextComparison | TraceComparison | None = None
-        self.sample: Reservoir[tuple[int, str]] = Reservoir(TEXTS)  # of the texts, by position
+        self.sample: Reservoir[tuple[int, str]] = Reservoir(
+            TEXTS
+        )  # of the texts, by position
         self.misses: list[Miss] = []  # among these
-        self.longest: list[tuple[int, int]] = []  # tokens and position of the longest prompts
+        self.longest: list[
+            tuple[int, int]
+        ] = []  # tokens and position of the longest prompts
         self._scored = 0  # likelihood requests
         self._contexts: set[int] = set()  # of those, a hash of each
         self._choices: set[str] = set()
@@ -85,39 +98,61 @@ class PromptCounter:
             items, answers = [r.prompt for r in requests], [r.output for r in requests]
             outputs = answers if any(answer is not None for answer in answers) else None
         elif kind == "text" and self.options.apply_chat_template:
-            items = [Conversation([{"role": "user", "content": text}]) for text in items]
+            items = [
+                Conversation([{"role": "user", "content": text}]) for text in items
+            ]
         # Special tokens before a prompt: of texts only, a chat template has its own.
         special = [0] * len(items)
         if self.options.special_tokens and str in set(map(type, items)):
             facts = self.tokenizer.facts
             begins = [isinstance(item, str) for item in items]
             if requests is not None:
-                begins = [b and r.special_tokens for b, r in zip(begins, requests, strict=True)]
+                begins = [
+                    b and r.special_tokens
+                    for b, r in zip(begins, requests, strict=True)
+                ]
             special = [facts.special_added * begin for begin in begins]
             if text := facts.begin_text:
-                starts = [isinstance(item, str) and item.startswith(text) for item in items]
+                starts = [
+                    isinstance(item, str) and item.startswith(text) for item in items
+                ]
                 self.begun_twice += sum(map(min, starts, special))
         rendered: list[Any] = items
         if kind != "text" or self.options.apply_chat_template:
             rendered = [
-                self._rendered(*row, problems) for row in zip(prompts.positions, items, strict=True)
+                self._rendered(*row, problems)
+                for row in zip(prompts.positions, items, strict=True)
             ]
             chats = self.tokenizer.joined([p for p in rendered if isinstance(p, tuple)])
             rendered = [next(chats) if isinstance(p, tuple) else p for p in rendered]
         if requests is not None:
             pairs = zip(rendered, requests, strict=True)
-            rendered = [p + r.continuation if isinstance(p, str) else p for p, r in pairs]
-        columns: tuple[Any, ...] = (prompts.positions, rendered, special, outputs, requests)
+            rendered = [
+                p + r.continuation if isinstance(p, str) else p for p, r in pairs
+            ]
+        columns: tuple[Any, ...] = (
+            prompts.positions,
+            rendered,
+            special,
+            outputs,
+            requests,
+        )
         if None in rendered:  # what a chat template refuses
             rows = [row for row, prompt in enumerate(rendered) if prompt is not None]
-            columns = tuple(column and [column[row] for row in rows] for column in columns)
+            columns = tuple(
+                column and [column[row] for row in rows] for column in columns
+            )
         batch = Batch(*columns)
         self.selected += len(batch.positions)
-        if texts := [(n, p) for n, p in zip(*batch[:2], strict=True) if isinstance(p, str)]:
+        if texts := [
+            (n, p) for n, p in zip(*batch[:2], strict=True) if isinstance(p, str)
+        ]:
             self.chars = (self.chars or 0) + sum([len(text) for _, text in texts])
             some = texts[:: max(1, len(texts) // TEXTS)]
             self.sample.add((position, text[:CHARS]) for position, text in some)
-        self.has_texts |= bool(texts) or any(isinstance(o, str) for o in batch.outputs or ())
+        self.has_texts |= bool(texts) or any(
+            isinstance(o, str) for o in batch.outputs or ()
+        )
         return batch
 
     def _rendered(self, position: int, item: object, problems: Problems) -> object:
@@ -132,7 +167,9 @@ class PromptCounter:
             else:
                 prompt = tokenizer.mistral_chat.parts(item)
                 self.engines.add(engine_name("mistral-common"))
-                self.chars = (self.chars or 0) + sum(len(p) for p in prompt if isinstance(p, str))
+                self.chars = (self.chars or 0) + sum(
+                    len(p) for p in prompt if isinstance(p, str)
+                )
                 said = [turn["content"] for turn in string_content(item.messages)]
                 self.sample.add([(position, "\n".join(filter(None, said))[:CHARS])])
         except TemplateRefused as error:
@@ -146,19 +183,28 @@ class PromptCounter:
         """Prompts as they were sent; a harness may have cut a request, or sent several windows."""
         self.engines |= self.tokenizer.engines if self.has_texts else set()
         sent: list[SentPrompt] = []
-        outputs, requests = batch.outputs or repeat(None), batch.requests or repeat(None)
+        outputs, requests = (
+            batch.outputs or repeat(None),
+            batch.requests or repeat(None),
+        )
         columns = (batch.positions, batch.prompts, batch.special, outputs, requests)
         for position, one, special, output, request in zip(*columns, strict=False):
             length = (one if isinstance(one, int) else len(one) // ID_BYTES) + special
             if request is None:
-                sent.append(SentPrompt(position, length, sent_ids(one, special), output))
+                sent.append(
+                    SentPrompt(position, length, sent_ids(one, special), output)
+                )
                 continue
             windows, ids = request.sent(length), None
             if len(windows) == 1:
                 is_cut = windows[0] < length + request.added
-                ids = sent_ids(one, special + request.added, windows[0] if is_cut else None)
+                ids = sent_ids(
+                    one, special + request.added, windows[0] if is_cut else None
+                )
             reads, cap = request.kind == "generate", request.output_cap
-            sent += [SentPrompt(position, windows[0], ids, output, reads, cap)] * len(windows)
+            sent += [SentPrompt(position, windows[0], ids, output, reads, cap)] * len(
+                windows
+            )
             self.request_kinds[request.kind] += len(windows)
             if cap is not None:
                 self.output_caps[cap] += len(windows)
@@ -179,13 +225,18 @@ class PromptCounter:
                 comparison.add(lengths, prompts.blocks)
                 self.comparison = comparison
         rows = zip(positions, lengths, prompts.outputs or repeat(None), strict=False)
-        sent = [SentPrompt(position, tokens, output=output) for position, tokens, output in rows]
+        sent = [
+            SentPrompt(position, tokens, output=output)
+            for position, tokens, output in rows
+        ]
         self._add_up(sent, has_outputs=prompts.outputs is not None)
 
     def _add_up(self, sent: Sequence[SentPrompt], *, has_outputs: bool) -> None:
         if has_outputs:
             self.output_lengths = self.output_lengths or Counter()
-            self.output_lengths.update(row.output for row in sent if row.output is not None)
+            self.output_lengths.update(
+                row.output for row in sent if row.output is not None
+            )
         if not sent:
             return
         lengths = [prompt.tokens for prompt in sent]
@@ -193,7 +244,10 @@ class PromptCounter:
         self.rows += len(lengths)
         self.tokens += sum(lengths)
         # Of equal ones those that come first; others are forgotten.
-        longest = (*self.longest, *((prompt.tokens, prompt.position) for prompt in sent))
+        longest = (
+            *self.longest,
+            *((prompt.tokens, prompt.position) for prompt in sent),
+        )
         self.longest = nlargest(self.options.keep_longest, longest, key=itemgetter(0))
         if isinstance(self.comparison, TextComparison):
             ids = [prompt.ids for prompt in sent if prompt.ids is not None]
@@ -211,16 +265,23 @@ class PromptCounter:
             return None
         few = len(self._choices) <= _MOST_CHOICES
         single = few and {*self.tokenizer.count(sorted(self._choices))} == {1}
-        return Scoring(requests=self._scored, contexts=len(self._contexts), single_token=single)
+        return Scoring(
+            requests=self._scored, contexts=len(self._contexts), single_token=single
+        )
 
 
 # -- batches -> tokens, in other threads ---------------------------------------------------------
 
-Owned = tuple[Any, Batch | None]  # whose batch it is; None is the end of all that are theirs
+Owned = tuple[
+    Any, Batch | None
+]  # whose batch it is; None is the end of all that are theirs
 
 
 def in_order(
-    pool: ThreadPoolExecutor, tokenizer: Tokenizer, batches: Iterable[Owned | None], most: int
+    pool: ThreadPoolExecutor,
+    tokenizer: Tokenizer,
+    batches: Iterable[Owned | None],
+    most: int,
 ) -> Iterator[Owned]:
     """The same with texts as their ids, answers as their lengths.
 
@@ -235,18 +296,27 @@ def in_order(
             texts += (new := [part for part in parts if isinstance(part, str)])
             size += sum(map(getsizeof, new))
         if size >= _GROUP_BYTES or item is None or not (texts or waiting):
-            waiting.append((group, size, pool.submit(tokenizer.id_bytes, texts) if texts else None))
+            waiting.append(
+                (group, size, pool.submit(tokenizer.id_bytes, texts) if texts else None)
+            )
             under_way += size
             group, texts, size = [], [], 0
         while waiting and (
-            under_way > most or item is None or not waiting[0][2] or waiting[0][2].done()
+            under_way > most
+            or item is None
+            or not waiting[0][2]
+            or waiting[0][2].done()
         ):
             done, done_size, ids = waiting.popleft()
             under_way -= done_size
-            tokens = iter(ids.result() if ids else ())  # without texts no tokenizer is needed
+            tokens = iter(
+                ids.result() if ids else ()
+            )  # without texts no tokenizer is needed
             for owner, batch in done:
                 if batch is not None:
-                    prompts = [next(tokens) if isinstance(p, str) else p for p in batch.prompts]
+                    prompts = [
+                        next(tokens) if isinstance(p, str) else p for p in batch.prompts
+                    ]
                     outputs = batch.outputs and [
                         len(next(tokens)) // ID_BYTES if isinstance(o, str) else o
                         for o in batch.outputs

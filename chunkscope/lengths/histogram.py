@@ -18,9 +18,13 @@ _DOUBLING = (0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 
 class Ranked:
     """Values in order. `counts`: how often each occurs, if not once."""
 
-    def __init__(self, values: Iterable[float], counts: Iterable[int] | None = None) -> None:
+    def __init__(
+        self, values: Iterable[float], counts: Iterable[int] | None = None
+    ) -> None:
         self.values = list(values)
-        ordered = sorted(counts or [1] * len(self.values), key=partial(next, iter(self.values)))
+        ordered = sorted(
+            counts or [1] * len(self.values), key=partial(next, iter(self.values))
+        )
         self.values.sort()  # in the order of the counts, whose keys they were
         self.up_to = list(accumulate(ordered))  # by value: so many, or less
         self.count = self.up_to[-1] if ordered else 0
@@ -37,11 +41,17 @@ class Ranked:
         low = self.values[bisect_right(self.up_to, below)]
         high = self.values[bisect_right(self.up_to, min(below + 1, self.count - 1))]
         # numpy interpolates from the nearer end; doing the same keeps the last bit equal.
-        return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
+        return (
+            high - (high - low) * (1 - share)
+            if share >= 0.5
+            else low + (high - low) * share
+        )
 
     def percentiles(self) -> Percentiles:
         p50, p95, p99, longest = map(self.percentile, (50, 95, 99, 100))
-        return Percentiles(p50=p50, p95=p95, p99=p99, max=longest, mean=self.total / self.count)
+        return Percentiles(
+            p50=p50, p95=p95, p99=p99, max=longest, mean=self.total / self.count
+        )
 
 
 @dataclass(frozen=True, repr=False)

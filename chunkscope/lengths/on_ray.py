@@ -15,12 +15,19 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from chunkscope.artefacts.note import Note
 from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, EngineError, MissingError, UsageError
-from chunkscope.lengths.analyze import Paths, discovered, engines_of, info_of, profile_of
+from chunkscope.lengths.analyze import (
+    Paths,
+    discovered,
+    engines_of,
+    info_of,
+    profile_of,
+)
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
@@ -49,7 +56,9 @@ class CountedPart(NamedTuple):
     place: int
     dataset: DatasetProfile
     positions: int = 0
-    tokenizer: TokenizerInfo | None = None  # with a note where its fast engine was wrong
+    tokenizer: TokenizerInfo | None = (
+        None  # with a note where its fast engine was wrong
+    )
 
 
 def analyze_on_ray(
@@ -64,18 +73,26 @@ def analyze_on_ray(
     one that RAY_ADDRESS names or this machine runs, or else a new one on this machine."""
     listener = listener or Progress()
     with discovered(paths, options, listener) as sources:
-        if here := [source.path for source in sources if source.is_read_once or source.rendered]:
+        if here := [
+            source.path for source in sources if source.is_read_once or source.rendered
+        ]:
             raise UsageError(
                 f"--ray cannot read {here[0]}: pipes and harness tasks are only on this machine",
                 hint="save it to a file first, or count it without --ray",
             )
-        size = sys.maxsize if options.sample else part_bytes  # a sample is drawn from all rows
+        size = (
+            sys.maxsize if options.sample else part_bytes
+        )  # a sample is drawn from all rows
         parts = [part for source in sources for part in split(source, size)]
-        job = Job(uuid.uuid4().hex, os.getcwd(), parts, replace(options, use_cache=False))  # noqa: PTH109
+        folder = str(Path.cwd())
+        uncached = replace(options, use_cache=False)
+        job = Job(uuid.uuid4().hex, folder, parts, uncached)
         listener.begin(sum(part.part_bytes or 0 for part in parts))
         counted = _driven(job, address, listener)
     datasets = [
-        joined([part for part in counted if parts[part.place].name == source.name], options)
+        joined(
+            [part for part in counted if parts[part.place].name == source.name], options
+        )
         for source in sources
     ]
     tokenizers = (part.tokenizer for part in counted if part.tokenizer)
@@ -84,13 +101,19 @@ def analyze_on_ray(
 
 def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProfile:
     """A dataset from its parts; those after one that failed do not count."""
-    failed = next((n for n, part in enumerate(parts) if part.dataset.failure), len(parts))
+    failed = next(
+        (n for n, part in enumerate(parts) if part.dataset.failure), len(parts)
+    )
     datasets = [part.dataset for part in parts[: failed + 1]]
     first = datasets[0]
     starts = accumulate((part.positions for part in parts), initial=0)
     pairs = list(zip(starts, datasets, strict=False))
-    longest = [replace(p, position=at + p.position) for at, d in pairs for p in d.longest]
-    bad_rows = [replace(r, position=at + r.position) for at, d in pairs for r in d.bad_rows]
+    longest = [
+        replace(p, position=at + p.position) for at, d in pairs for p in d.longest
+    ]
+    bad_rows = [
+        replace(r, position=at + r.position) for at, d in pairs for r in d.bad_rows
+    ]
     lengths = together(datasets)
     outputs = [d.output_lengths for d in datasets if d.output_lengths is not None]
     contents = [d.content for d in datasets if d.content is not None]
@@ -100,14 +123,20 @@ def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProf
         output_lengths=added_up(outputs) if outputs else None,
         chars=sum(d.chars or 0 for d in datasets) if first.chars is not None else None,
         skipped=sum(dataset.skipped for dataset in datasets),
-        longest=tuple(heapq.nlargest(options.keep_longest, longest, key=lambda p: p.tokens)),
+        longest=tuple(
+            heapq.nlargest(options.keep_longest, longest, key=lambda p: p.tokens)
+        ),
         bad_rows=tuple(bad_rows[: Problems().keep]),
         failure=datasets[-1].failure,
         notes=_summed_notes(note for dataset in datasets for note in dataset.notes),
         engine=engines_of(datasets) or None,
-        content=sum(contents, start=Content()) if len(contents) == len(datasets) else None,
+        content=sum(contents, start=Content())
+        if len(contents) == len(datasets)
+        else None,
         prefixes=first.prefixes
-        and replace(first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total),
+        and replace(
+            first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total
+        ),
     )
 
 
@@ -126,7 +155,11 @@ def _summed_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
 def _driven(job: Job, address: str | None, listener: Progress) -> list[CountedPart]:
     """What all tasks found, from a process whose messages are pickles on its stdout."""
     environment = {"RAY_gcs_rpc_server_reconnect_timeout_s": "20", **os.environ}
-    command = [sys.executable, "-c", "from chunkscope.lengths.on_ray import drive; drive()"]
+    command = [
+        sys.executable,
+        "-c",
+        "from chunkscope.lengths.on_ray import drive; drive()",
+    ]
     with subprocess.Popen(command, stdin=-1, stdout=-1, env=environment) as process:  # noqa: S603
         try:
             process.stdin.write(pickle.dumps((job, address)))  # type: ignore[union-attr]
@@ -172,11 +205,14 @@ def _connected(address: str | None) -> Any:
         import ray
     except ImportError as error:
         raise MissingError(
-            "--ray needs Ray, which is not installed", hint="pip install 'chunkscope[ray]'"
+            "--ray needs Ray, which is not installed",
+            hint="pip install 'chunkscope[ray]'",
         ) from error
     host, _, port = (address or "").rpartition("://")[2].rpartition(":")
     try:
-        if host and port.isdigit():  # is anybody there at all? Ray would ask for minutes
+        if (
+            host and port.isdigit()
+        ):  # is anybody there at all? Ray would ask for minutes
             socket.create_connection((host, int(port)), timeout=5.0).close()
         ray.init(address=address or None, log_to_driver=False, logging_level="error")
     except Exception as error:  # Ray raises all sorts, from ValueError to its own
@@ -193,7 +229,10 @@ def run_tasks(
     """One task for each part. Where one worker's fast engine was wrong, none is trusted."""
     count = ray.remote(count_part).options(num_cpus=1, max_retries=RETRIES)
     sent = ray.put(job)
-    running = {count.remote(sent, n, by_reference=by_reference): n for n in range(len(job.parts))}
+    running = {
+        count.remote(sent, n, by_reference=by_reference): n
+        for n in range(len(job.parts))
+    }
     counted: list[CountedPart] = []
     while running:
         (task,), _ = ray.wait(list(running), num_returns=1)
@@ -201,7 +240,9 @@ def run_tasks(
         lengths = together(part.dataset for part in counted)
         done = sum(job.parts[part.place].part_bytes or 0 for part in counted)
         tell({"rows": lengths.count, "tokens": lengths.total, "bytes_read": done})
-    notes = [one.code for part in counted if part.tokenizer for one in part.tokenizer.notes]
+    notes = [
+        one.code for part in counted if part.tokenizer for one in part.tokenizer.notes
+    ]
     if not by_reference and "counted_again" in notes:
         return run_tasks(ray, job, tell, by_reference=True)
     return sorted(counted, key=lambda part: part.place)
@@ -211,22 +252,33 @@ def _result(ray: Any, task: Any, job: Job, place: int) -> CountedPart:
     """What came of a part; one that no worker survives is a failure in the profile."""
     try:
         counted: CountedPart | ChunkscopeError = ray.get(task)
-    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+    except (
+        ray.exceptions.WorkerCrashedError,
+        ray.exceptions.OutOfMemoryError,
+    ) as error:
         died = DataError("worker_died", times=RETRIES + 1, why=first_line(error))
-        return CountedPart(place, DatasetScan(Scan(job.options), job.parts[place]).result(died))
+        return CountedPart(
+            place, DatasetScan(Scan(job.options), job.parts[place]).result(died)
+        )
     except ray.exceptions.RayTaskError:
         raise  # a bug, not a death
-    except ray.exceptions.RayError as error:  # the end of nodes, not of this part's worker
+    except (
+        ray.exceptions.RayError
+    ) as error:  # the end of nodes, not of this part's worker
         sys.exit(first_line(error))
     if isinstance(counted, ChunkscopeError):
         raise counted
     return counted
 
 
-_scans: dict[str, Scan] = {}  # in a worker, from task to task: the tokenizer of a job, loaded
+_scans: dict[
+    str, Scan
+] = {}  # in a worker, from task to task: the tokenizer of a job, loaded
 
 
-def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | ChunkscopeError:
+def count_part(
+    job: Job, place: int, *, by_reference: bool
+) -> CountedPart | ChunkscopeError:
     """One task: a part, counted by this worker. An error is a value: it is not the worker's."""
     part, file = job.parts[place], job.parts[place].file
     try:
@@ -239,12 +291,21 @@ def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | Chu
         scan = _scans[job.name]
         if by_reference:
             scan.tokenizer.use_reference()
-        if file and not part.member and file.is_file() and file.stat().st_size != part.bytes:
+        if (
+            file
+            and not part.member
+            and file.is_file()
+            and file.stat().st_size != part.bytes
+        ):
             error = DataError("another_size", path=str(file))
             return CountedPart(place, DatasetScan(scan, part).result(error))
         (dataset,) = scan.datasets([part])
     except ChunkscopeError as error:
         return error
     except OSError as error:
-        return MissingError(f"a node of the cluster does not have {job.folder}: {error.strerror}")
-    return CountedPart(place, dataset, scan.positions, info_of(scan) if dataset.engine else None)
+        return MissingError(
+            f"a node of the cluster does not have {job.folder}: {error.strerror}"
+        )
+    return CountedPart(
+        place, dataset, scan.positions, info_of(scan) if dataset.engine else None
+    )

@@ -31,7 +31,9 @@ class AnalyzeOptions:
 
     tokenizer: str | None = None
     select: SelectOptions = field(default_factory=SelectOptions)
-    prefix_files: tuple[PrefixFile, ...] = ()  # text before the prompts: of all datasets, or of one
+    prefix_files: tuple[
+        PrefixFile, ...
+    ] = ()  # text before the prompts: of all datasets, or of one
     apply_chat_template: bool = False  # send text prompts as one user message each
     chat_template: Path | None = None
     chat_date: datetime.date | None = None
@@ -49,9 +51,13 @@ class AnalyzeOptions:
 
     def __post_init__(self) -> None:
         """As people write it: names of files, days, and one word for a list of one."""
-        object.__setattr__(self, "tokenizer", self.tokenizer and os.fspath(self.tokenizer))
+        object.__setattr__(
+            self, "tokenizer", self.tokenizer and os.fspath(self.tokenizer)
+        )
         if self.chat_template is not None:
-            object.__setattr__(self, "chat_template", Path(self.chat_template).expanduser())
+            object.__setattr__(
+                self, "chat_template", Path(self.chat_template).expanduser()
+            )
         if isinstance(self.chat_date, str):
             try:
                 day = datetime.date.fromisoformat(self.chat_date)
@@ -60,12 +66,20 @@ class AnalyzeOptions:
             object.__setattr__(self, "chat_date", day)
         files: Any = self.prefix_files
         files = files if isinstance(files, list | tuple) else (files,)
-        loaded = [f if isinstance(f, PrefixFile) else PrefixFile.given(*several(f)) for f in files]
+        loaded = [
+            f if isinstance(f, PrefixFile) else PrefixFile.given(*several(f))
+            for f in files
+        ]
         if len({file.dataset for file in loaded}) < len(loaded):
-            raise UsageError("two --prefix-file for the same data", hint="NAME=FILE is for one set")
+            raise UsageError(
+                "two --prefix-file for the same data", hint="NAME=FILE is for one set"
+            )
         object.__setattr__(self, "prefix_files", tuple(loaded))
         for name, least in (("sample", 1), ("keep_longest", 0)):
-            if not ((n := getattr(self, name)) is None or (hasattr(n, "__index__") and n >= least)):
+            if not (
+                (n := getattr(self, name)) is None
+                or (hasattr(n, "__index__") and n >= least)
+            ):
                 raise UsageError(f"{name} is {n!r}, not a whole number from {least} on")
         for name in ("include", "exclude", "names"):
             object.__setattr__(self, name, several(getattr(self, name)))
@@ -73,22 +87,34 @@ class AnalyzeOptions:
     @property
     def named(self) -> list[str]:
         """The datasets that some option is for, by their names or patterns."""
-        given = [text for name in PER_DATASET for text in getattr(self.select, name) or ()]
-        names = [*(file.dataset for file in self.prefix_files), *(for_one(x)[0] for x in given)]
+        given = [
+            text for name in PER_DATASET for text in getattr(self.select, name) or ()
+        ]
+        names = [
+            *(file.dataset for file in self.prefix_files),
+            *(for_one(x)[0] for x in given),
+        ]
         return [*filter(None, names)]
 
     def for_dataset(self, dataset: str) -> tuple[str, SelectOptions]:
         """The prefix text and prompt fields of one dataset; options that name it win."""
 
         def chosen(given: list[tuple[Any, Any]]) -> Any:
-            own = [value for name, value in given if name and fnmatchcase(dataset, name)]
+            own = [
+                value for name, value in given if name and fnmatchcase(dataset, name)
+            ]
             return own or [value for name, value in given if not name]
 
         files = chosen([(file.dataset, file) for file in self.prefix_files])
-        given = {name: [*map(for_one, getattr(self.select, name) or ())] for name in PER_DATASET}
+        given = {
+            name: [*map(for_one, getattr(self.select, name) or ())]
+            for name in PER_DATASET
+        }
         select = self.select
         if any(name for pairs in given.values() for name, _ in pairs):
-            select = replace(select, **{name: chosen(pairs) for name, pairs in given.items()})
+            select = replace(
+                select, **{name: chosen(pairs) for name, pairs in given.items()}
+            )
         return files[0].content if files else "", select
 
     def cache_key(self, prefix: str = "", select: SelectOptions | None = None) -> str:
@@ -96,8 +122,12 @@ class AnalyzeOptions:
         seed = self.seed if self.sample else 0
         values = asdict(replace(self, select=select or self.select, seed=seed))
         flat = values.pop("select") | values.pop("read") | values | {"prefix": prefix}
-        kept = {name: value for name, value in flat.items() if name not in NOT_IN_THE_KEY}
-        return json.dumps(kept, sort_keys=True, default=str)  # not orjson: numbers of any size
+        kept = {
+            name: value for name, value in flat.items() if name not in NOT_IN_THE_KEY
+        }
+        return json.dumps(
+            kept, sort_keys=True, default=str
+        )  # not orjson: numbers of any size
 
     def recorded(self) -> "AnalyzeOptions":
         """As a profile keeps them, without those of one run and without texts."""
@@ -105,7 +135,8 @@ class AnalyzeOptions:
             self,
             tokenizer=printable(self.tokenizer) if self.tokenizer else None,
             prefix_files=tuple(
-                replace(file, path=printable(file.path), text=None) for file in self.prefix_files
+                replace(file, path=printable(file.path), text=None)
+                for file in self.prefix_files
             ),
             chat_template=None,
             include=tuple(map(printable, self.include)),

@@ -90,7 +90,11 @@ class DatasetProfile:
 
     @property
     def chars_per_token(self) -> float | None:
-        return self.chars / self.lengths.total if self.chars and self.lengths.total else None
+        return (
+            self.chars / self.lengths.total
+            if self.chars and self.lengths.total
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -108,7 +112,9 @@ class Profile(Artefact):
     tokenizer: TokenizerInfo
     datasets: tuple[DatasetProfile, ...]
     options: AnalyzeOptions = field(default_factory=AnalyzeOptions, metadata=INCIDENTAL)
-    paths: tuple[str, ...] = field(default=(), metadata=INCIDENTAL)  # as they were given
+    paths: tuple[str, ...] = field(
+        default=(), metadata=INCIDENTAL
+    )  # as they were given
     command: tuple[str, ...] = ()  # empty where Python asked
     created: str = field(default_factory=now)
     version: str = ""
@@ -116,7 +122,10 @@ class Profile(Artefact):
     def plot(self) -> Any:
         """How many prompts are how long, in doubling steps: matplotlib's Axes."""
         steps = reversed(self.overall.doubling())  # the first bar is the lowest
-        rows = ({"tokens": f"{low:,} to {high - 1:,}", "prompts": n} for low, high, n in steps)
+        rows = (
+            {"tokens": f"{low:,} to {high - 1:,}", "prompts": n}
+            for low, high, n in steps
+        )
         return frame(rows).plot.barh(x="tokens", y="prompts")
 
     @property
@@ -133,7 +142,9 @@ class Profile(Artefact):
 
     def __add__(self, other: "Profile") -> "Profile":
         # Traces brought their lengths along: they go with any tokenizer.
-        counted = [info for info in (self.tokenizer, other.tokenizer) if info.kind != "none"]
+        counted = [
+            info for info in (self.tokenizer, other.tokenizer) if info.kind != "none"
+        ]
         if len({info.digest for info in counted}) > 1:
             raise InputError(
                 "these profiles were counted with different tokenizers "
@@ -145,23 +156,39 @@ class Profile(Artefact):
         return replace(
             self,
             tokenizer=counted[0] if counted else self.tokenizer,
-            datasets=tuple(replace(d, name=n) for d, n in zip(datasets, names, strict=True)),
+            datasets=tuple(
+                replace(d, name=n) for d, n in zip(datasets, names, strict=True)
+            ),
             paths=(*self.paths, *other.paths),
         )
 
     def figures(self) -> dict[str, Any]:
-        by_dataset = {dataset.name: _figures(dataset.lengths) for dataset in self.datasets}
+        by_dataset = {
+            dataset.name: _figures(dataset.lengths) for dataset in self.datasets
+        }
         return {"overall": _figures(self.overall), "datasets": by_dataset}
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per dataset, one column per figure."""
-        labels = ("name", "group", "path", "format", "field", "rows", "skipped", "chars")
+        labels = (
+            "name",
+            "group",
+            "path",
+            "format",
+            "field",
+            "rows",
+            "skipped",
+            "chars",
+        )
         return frame(
             {
                 **{label: getattr(dataset, label) for label in labels},
                 "chars_per_token": dataset.chars_per_token,
                 **dataset.lengths.summary(),
-                **{f"over_{label}": share for label, share in shares(dataset.lengths).items()},
+                **{
+                    f"over_{label}": share
+                    for label, share in shares(dataset.lengths).items()
+                },
             }
             for dataset in self.datasets
         )

@@ -36,10 +36,22 @@ from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.prompts.options import selected
 from chunkscope.prompts.selection import Selection
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, DataError, Problems, Source, cannot_read
+from chunkscope.sources.base import (
+    CHUNK_BYTES,
+    Chunk,
+    DataError,
+    Problems,
+    Source,
+    cannot_read,
+)
 from chunkscope.sources.reader import READERS, RecordReader, format_of_name
 from chunkscope.sources.streams import Stream, close_archives, decompressed
-from chunkscope.tokenizers.cache import cache_file, file_digest, prune_cache, read_cached
+from chunkscope.tokenizers.cache import (
+    cache_file,
+    file_digest,
+    prune_cache,
+    read_cached,
+)
 from chunkscope.tokenizers.check import Reservoir
 from chunkscope.tokenizers.fast import MUCH
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -49,7 +61,9 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 _LAYOUT = 45
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
-_MOST_BYTES = 224 << 20  # of texts under way: what is read while a fast engine is loaded
+_MOST_BYTES = (
+    224 << 20
+)  # of texts under way: what is read while a fast engine is loaded
 
 Done = tuple[int, int, int]  # rows, tokens, bytes
 
@@ -76,7 +90,9 @@ class Scan:
             chat_date=options.chat_date,
             trust_remote_code=options.read.trust_remote_code,
             expected_bytes=expected_bytes,
-            on_prepare=lambda name: self.listener.tell(note("preparing", tokenizer=name)),
+            on_prepare=lambda name: self.listener.tell(
+                note("preparing", tokenizer=name)
+            ),
         )
         self.most_bytes, self.pool = 0, ThreadPoolExecutor(1)  # anew for each pass
         self.positions = 0  # of the part that was counted last
@@ -84,7 +100,9 @@ class Scan:
         same = options.for_dataset("")
         self.for_dataset = options.for_dataset if options.named else lambda _: same
         self.options_key = cache(options.cache_key)  # by the prefix of a dataset
-        self.digest = cache(lambda file, _changed_ns: file_digest(file))  # once for an archive
+        self.digest = cache(
+            lambda file, _changed_ns: file_digest(file)
+        )  # once for an archive
         self.counting_key: str | None = None
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
         self.stop = threading.Event()
@@ -98,14 +116,25 @@ class Scan:
         the cache; if not, all is counted again, by the reference.
         """
         while True:
-            size = sum(source.bytes or 0 for source in sources)  # up to MUCH, 2 threads may wait
-            is_slow = size > _LITTLE_BYTES or any(source.url is not None for source in sources)
+            size = sum(
+                source.bytes or 0 for source in sources
+            )  # up to MUCH, 2 threads may wait
+            is_slow = size > _LITTLE_BYTES or any(
+                source.url is not None for source in sources
+            )
             readers = min(self.threads, len(sources), _MOST_READERS if is_slow else 1)
-            self.most_bytes, read = _MOST_BYTES // readers, ThreadPoolExecutor(readers, "read")
+            self.most_bytes, read = (
+                _MOST_BYTES // readers,
+                ThreadPoolExecutor(readers, "read"),
+            )
             self.pool = ThreadPoolExecutor(self.threads + 2 * (size < MUCH), "count")
-            self.counting_key = self.tokenizer.counting_key if self.options.use_cache else None
+            self.counting_key = (
+                self.tokenizer.counting_key if self.options.use_cache else None
+            )
             results: dict[str, DatasetProfile] = {}  # by name
-            scans = map(partial(DatasetScan, self), sources)  # each goes to one of the readers
+            scans = map(
+                partial(DatasetScan, self), sources
+            )  # each goes to one of the readers
             try:
                 list(read.map(self._count, [scans] * readers, [results] * readers))
             finally:
@@ -131,21 +160,29 @@ class Scan:
                 return [results[source.name] for source in sources]
             if gone := [source.path for source in sources if source.is_read_once]:
                 what = f"engine and reference differ on this data, and {gone[0]} is read only once"
-                raise InputError(what, hint="run it again: the reference will be used from now on")
+                raise InputError(
+                    what, hint="run it again: the reference will be used from now on"
+                )
             engine = ", ".join(sorted(self.tokenizer.engines))
             self.listener.tell(note("counting_again", engine=engine))
             self.tokenizer.use_reference()
             self.done = (0, 0, 0)
 
-    def _count(self, scans: Iterator["DatasetScan"], results: dict[str, DatasetProfile]) -> None:
+    def _count(
+        self, scans: Iterator["DatasetScan"], results: dict[str, DatasetProfile]
+    ) -> None:
         """Count as long as there are any. The texts of small files are tokenized together."""
         batches = chain.from_iterable(scan.batches() for scan in scans)
-        for scan, batch in in_order(self.pool, self.tokenizer, batches, self.most_bytes):
+        for scan, batch in in_order(
+            self.pool, self.tokenizer, batches, self.most_bytes
+        ):
             if batch is not None:
                 scan.counter.add(batch)
                 scan.tell()
                 continue
-            results[scan.source.name] = dataset = scan.earlier or scan.result(scan.error)
+            results[scan.source.name] = dataset = scan.earlier or scan.result(
+                scan.error
+            )
             if scan.error or not scan.entry:
                 continue
             file = scan.source.file if scan.changed_ns else None
@@ -166,7 +203,9 @@ class DatasetScan:
         trace = scan.export.rows(source.name) if scan.export else None
         self.counter = PromptCounter(scan.tokenizer, self.options, trace)
         self.problems = Problems()
-        self.contents: list[Content] = []  # of what is read by now, the last of it first
+        self.contents: list[
+            Content
+        ] = []  # of what is read by now, the last of it first
         self._told: Done = (0, 0, 0)  # as progress knows it
         self.digest: Callable[[], str | None] = lambda: None  # waits for it
         self.sample: Sample | None = None
@@ -175,7 +214,9 @@ class DatasetScan:
         self.error: DataError | None = None
         self.entry: str | None = None  # of the cache
         self.earlier: DatasetProfile | None = None  # what it has
-        self.changed_ns: int | None = None  # the file, when it was looked up; None: all was read
+        self.changed_ns: int | None = (
+            None  # the file, when it was looked up; None: all was read
+        )
 
     def batches(self) -> Iterator[tuple["DatasetScan", Batch | None] | None]:
         """What is to be counted, unless the cache knows it; None at the end."""
@@ -184,8 +225,12 @@ class DatasetScan:
         try:
             data = self._look_up()
             if self.earlier is None:
-                whole = replace(self.source, part=None) if self.source.part else self.source
-                with RecordReader(whole, self.options.read, self.problems) as self.reader:
+                whole = (
+                    replace(self.source, part=None) if self.source.part else self.source
+                )
+                with RecordReader(
+                    whole, self.options.read, self.problems
+                ) as self.reader:
                     for batch in self._read(self.reader, data):
                         yield self, batch
             self.digest()
@@ -201,7 +246,9 @@ class DatasetScan:
         file = None if source.is_read_once or self.is_later else source.file
         is_whole = not (source.member or source.part or source.format == "saved")
         if file and is_whole and (source.bytes or 0) <= CHUNK_BYTES:
-            with io.FileIO(file) as opened:  # once: its records are read from these bytes
+            with io.FileIO(
+                file
+            ) as opened:  # once: its records are read from these bytes
                 data = opened.readall()
             self.digest = xxh3_128(data).hexdigest
         elif file:
@@ -211,7 +258,12 @@ class DatasetScan:
             return data
         # A harness's settings change what is counted; a .tsv is rather split at tabs than a .csv.
         results, suffix = results_file(source), format_of_name(source.path)[1]
-        beside = (results and file_digest(results), source.member, source.format, suffix)
+        beside = (
+            results and file_digest(results),
+            source.member,
+            source.format,
+            suffix,
+        )
         key = scan.options_key(*scan.for_dataset(source.name))
         self.entry = repr((_LAYOUT, self.digest(), *beside, key))
         # The cache does not have what prompts are made of, which an exported trace needs. Of a
@@ -222,7 +274,10 @@ class DatasetScan:
                 earlier: DatasetProfile = built(DatasetProfile, orjson.loads(known))
                 self.tell((earlier.rows, earlier.lengths.total, source.bytes or 0))
                 name, group, path = source.name, source.group, source.path
-                self.earlier, self.entry = replace(earlier, name=name, group=group, path=path), None
+                self.earlier, self.entry = (
+                    replace(earlier, name=name, group=group, path=path),
+                    None,
+                )
         return data
 
     def _read(self, reader: RecordReader, data: bytes | None) -> Iterator[Batch]:
@@ -233,7 +288,9 @@ class DatasetScan:
         if not (head := reader.head()):
             return
         prefix, paths = scan.for_dataset(source.name)
-        self.selection = selection = selected(reader, head, paths, scan.selections, prefix=prefix)
+        self.selection = selection = selected(
+            reader, head, paths, scan.selections, prefix=prefix
+        )
         if source.part is not None:
             # A log's requests belong together, as do the blocks that a trace's prompts name.
             belong = selection.kind == "requests" or selection.blocks is not None
@@ -250,7 +307,9 @@ class DatasetScan:
         if options.sample is not None:
             chunk, seen = draw(chunks, options.sample, options.seed)
             if seen > len(chunk.records):
-                self.sample = Sample(rows=len(chunk.records), out_of=seen, seed=options.seed)
+                self.sample = Sample(
+                    rows=len(chunk.records), out_of=seen, seed=options.seed
+                )
             chunks = iter([chunk])
         if options.prefixes and selection.kind != "lengths":
             self.counter.comparison = TextComparison()
@@ -265,7 +324,9 @@ class DatasetScan:
             if (source.bytes or 0) > _LITTLE_BYTES:
                 import numpy  # noqa: F401  (comparing needs it)
 
-    def _chunks(self, reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
+    def _chunks(
+        self, reader: RecordReader, columns: Sequence[str] | None
+    ) -> Iterator[Chunk]:
         """All records, which are part of the content whether they are used or not."""
         for chunk in reader.chunks(columns):
             self.contents.insert(0, Content.of(chunk.records))
@@ -306,19 +367,29 @@ class DatasetScan:
             kinds = dict(sorted(counter.request_kinds.items()))
             log = replace(selection.log.summary(kinds, caps), rendered=source.rendered)
         longest_first = log is not None and log.order == LONGEST_FIRST
-        size = {"prompts": counter.rows, "tokens": counter.tokens, "chars": counter.chars or 1}
+        size = {
+            "prompts": counter.rows,
+            "tokens": counter.tokens,
+            "chars": counter.chars or 1,
+        }
         measured = counter.comparison and counter.comparison.measured(
             longest_first=longest_first,
-            output_tokens=round(outputs.mean) if outputs and outputs.mean is not None else None,
+            output_tokens=round(outputs.mean)
+            if outputs and outputs.mean is not None
+            else None,
             out_of_prompts=counter.rows,
             out_of_tokens=counter.tokens,
-            near_misses=near_misses(counter.misses, compared=len(counter.sample.items), **size),
+            near_misses=near_misses(
+                counter.misses, compared=len(counter.sample.items), **size
+            ),
             scoring=counter.scoring if counter.request_kinds else None,
         )
         prefixes, sharing = measured or (None, None)
         if counter.trace is not None:
             counter.trace.longest_first = longest_first
-        wrapped = selection and selection.kind == "text" and self.options.apply_chat_template
+        wrapped = (
+            selection and selection.kind == "text" and self.options.apply_chat_template
+        )
         label = printable(selection.label) if selection else ""
         return DatasetProfile(
             name=source.name,
@@ -331,11 +402,17 @@ class DatasetScan:
             lengths=LengthHistogram(dict(counter.lengths)),
             skipped=self.problems.count,
             bytes=source.bytes,
-            digest=None if source.rendered else self.digest(),  # no file to look at later
+            digest=None
+            if source.rendered
+            else self.digest(),  # no file to look at later
             chars=counter.chars,
-            output_field=selection.output.text if selection and selection.output else None,
+            output_field=selection.output.text
+            if selection and selection.output
+            else None,
             output_lengths=outputs,
-            longest=tuple(LongPrompt(tokens=n, position=at) for n, at in counter.longest),
+            longest=tuple(
+                LongPrompt(tokens=n, position=at) for n, at in counter.longest
+            ),
             bad_rows=tuple(self.problems.rows),
             failure=error.note if error else None,
             notes=tuple(self._notes(prefixes)),
@@ -350,7 +427,11 @@ class DatasetScan:
         )
 
     def _notes(self, prefixes: PrefixReuse | None) -> Iterator[Note]:
-        selection, counter, tokenizer = self.selection, self.counter, self.scan.tokenizer
+        selection, counter, tokenizer = (
+            self.selection,
+            self.counter,
+            self.scan.tokenizer,
+        )
         if selection is None:
             return
         yield from selection.notes
@@ -358,14 +439,27 @@ class DatasetScan:
             yield from selection.log.notes()
             if self.options.apply_chat_template and not self.source.rendered:
                 yield note("unused_with_log", option="--apply-chat-template")
-        if counter.rendered_chats and any(t.uses_date for t in tokenizer.templates.values()):
+        if counter.rendered_chats and any(
+            t.uses_date for t in tokenizer.templates.values()
+        ):
             yield note("date_in_template", day=str(tokenizer.chat_day))
-        if selection.kind == "lengths" and counter.comparison is not None and prefixes is None:
+        if (
+            selection.kind == "lengths"
+            and counter.comparison is not None
+            and prefixes is None
+        ):
             named = selection.blocks.text if selection.blocks else ""
             yield note("blocks_unused", blocks=named, field=selection.paths[0].text)
         if counter.begun_twice:
-            yield note("begun_twice", begin=tokenizer.facts.begin_text, count=counter.begun_twice)
-        counts = {"tools_ignored": counter.ignored_tools, "media_rows": counter.media_rows}
+            yield note(
+                "begun_twice",
+                begin=tokenizer.facts.begin_text,
+                count=counter.begun_twice,
+            )
+        counts = {
+            "tools_ignored": counter.ignored_tools,
+            "media_rows": counter.media_rows,
+        }
         counts["empty_prompts"] = counter.lengths[0]
         yield from (note(code, count=count) for code, count in counts.items() if count)
 
@@ -376,10 +470,16 @@ def columns_without_media(head: Sequence[Any]) -> set[str]:
     def has_bytes(value: Any) -> bool:
         if isinstance(value, dict):
             value = list(value.values())
-        return isinstance(value, bytes) or (isinstance(value, list) and any(map(has_bytes, value)))
+        return isinstance(value, bytes) or (
+            isinstance(value, list) and any(map(has_bytes, value))
+        )
 
-    cells = [cell for record in head if isinstance(record, dict) for cell in record.items()]
-    return {str(name) for name, _ in cells} - {str(name) for name, v in cells if has_bytes(v)}
+    cells = [
+        cell for record in head if isinstance(record, dict) for cell in record.items()
+    ]
+    return {str(name) for name, _ in cells} - {
+        str(name) for name, v in cells if has_bytes(v)
+    }
 
 
 def draw(chunks: Iterable[Chunk], size: int, seed: int) -> tuple[Chunk, int]:
@@ -388,4 +488,6 @@ def draw(chunks: Iterable[Chunk], size: int, seed: int) -> tuple[Chunk, int]:
     for chunk in chunks:
         rows.add(zip(chunk.positions, chunk.records, strict=True))
     drawn = sorted(rows.items, key=itemgetter(0))
-    return Chunk([position for position, _ in drawn], [record for _, record in drawn]), rows.offered
+    return Chunk(
+        [position for position, _ in drawn], [record for _, record in drawn]
+    ), rows.offered

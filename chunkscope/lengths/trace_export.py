@@ -27,7 +27,9 @@ class SentPrompt(NamedTuple):
     tokens: int
     ids: bytes | None = None  # None where only their number is known
     output: int | None = None  # tokens of the answer; None where there is none
-    reads: bool = True  # from vLLM's prefix cache, as all do that do not ask for a likelihood
+    reads: bool = (
+        True  # from vLLM's prefix cache, as all do that do not ask for a likelihood
+    )
     output_cap: int | None = None
 
 
@@ -91,4 +93,6 @@ class TraceExport:
                 start, count = alone + len(numbers), -(-tokens // self.block_size)
                 ids, alone = [*range(start, start + count)], alone + count
             line = {"timestamp": 0, "input_length": tokens, "output_length": output}
-            yield orjson.dumps({**line, "hash_ids": ids}, option=orjson.OPT_APPEND_NEWLINE)
+            yield orjson.dumps(
+                {**line, "hash_ids": ids}, option=orjson.OPT_APPEND_NEWLINE
+            )

@@ -12,11 +12,23 @@ from chunkscope.models.quantization import Quantization, read_quantization
 from chunkscope.models.shape import Attention, Experts, ModelShape
 from chunkscope.models.weights import count_parameters, read_latent, read_state
 
-LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_seq_length")
+LIMITS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_seq_length",
+)
 # Kinds of position scaling whose max_position_embeddings already is the scaled length.
 UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
 # Architectures that embed or judge a text, and generate none.
-SILENT = ("ForMaskedLM", "Classification", "ForTextEncoding", "EmbeddingModel", "RewardModel")
+SILENT = (
+    "ForMaskedLM",
+    "Classification",
+    "ForTextEncoding",
+    "EmbeddingModel",
+    "RewardModel",
+)
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -33,11 +45,19 @@ def shape_from_config(
     family = FAMILIES.get(str(text.get("model_type", "")), LIKE_LLAMA)
     fields = Fields({**family.defaults, **text}, name, family)
     architecture = (fields.words("architectures") or [fields.kind])[0]
-    if fields.says("is_encoder_decoder") or "bert" in fields.kind or architecture.endswith(SILENT):
+    if (
+        fields.says("is_encoder_decoder")
+        or "bert" in fields.kind
+        or architecture.endswith(SILENT)
+    ):
         hint = "chunkscope plans for models that generate text with a decoder alone"
-        raise InputError(f"{name} ({architecture}) has an encoder, or generates no text", hint=hint)
+        raise InputError(
+            f"{name} ({architecture}) has an encoder, or generates no text", hint=hint
+        )
     layers, limit = read_layers(fields), _limit(fields)
-    stretched = "long_factor" in str([text.get("rope_scaling"), text.get("rope_parameters")])
+    stretched = "long_factor" in str(
+        [text.get("rope_scaling"), text.get("rope_parameters")]
+    )
     shape = ModelShape(
         name=name,
         source=source,
@@ -52,15 +72,22 @@ def shape_from_config(
         experts=_experts(fields, layers),
         gated=family.gated,
         # vLLM gives Jamba a head of its own, whatever its file says.
-        tied=fields.kind != "jamba" and bool(fields.config.get("tie_word_embeddings", family.tied)),
+        tied=fields.kind != "jamba"
+        and bool(fields.config.get("tie_word_embeddings", family.tied)),
         limit=limit,
-        original=fields.maybe("original_max_position_embeddings") if stretched else None,
+        original=fields.maybe("original_max_position_embeddings")
+        if stretched
+        else None,
         file_bytes=file_bytes,
     )
     parameters = count_parameters(fields, layers, shape, sum(_towers(text)))
     if parameters.total >= 2**53:
-        raise InputError(f"the config.json of {name} describes {parameters.total:.0e} parameters")
-    return replace(shape, parameters=parameters, notes=tuple(_notes(text, fields.kind, shape)))
+        raise InputError(
+            f"the config.json of {name} describes {parameters.total:.0e} parameters"
+        )
+    return replace(
+        shape, parameters=parameters, notes=tuple(_notes(text, fields.kind, shape))
+    )
 
 
 def _text_part(config: Config) -> dict[str, Any]:
@@ -69,7 +96,9 @@ def _text_part(config: Config) -> dict[str, Any]:
         if isinstance(nested := config.get(key), Mapping) and nested:
             return {**config, **_text_part(nested)}
     parts = (config.get("attn_config"), config.get("ffn_config"), config)
-    return {k: v for part in parts if isinstance(part, Mapping) for k, v in part.items()}
+    return {
+        k: v for part in parts if isinstance(part, Mapping) for k, v in part.items()
+    }
 
 
 def _limit(fields: Fields) -> int | None:
@@ -77,18 +106,32 @@ def _limit(fields: Fields) -> int | None:
     stated = [value for key in LIMITS if (value := fields.maybe(key))]
     limit = fields.maybe("model_max_length") or min(stated, default=0)
     scaling = fields.config.get("rope_scaling") or fields.config.get("rope_parameters")
-    scaling = scaling if isinstance(scaling, Mapping) and "gemma3" not in fields.kind else {}
+    scaling = (
+        scaling if isinstance(scaling, Mapping) and "gemma3" not in fields.kind else {}
+    )
     rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
     factor = scaling.get("factor")
-    if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1000:
+    if (
+        rope in UNSCALED
+        or not isinstance(factor, int | float)
+        or not 1 <= factor < 1000
+    ):
         return limit or None
     base = "original_max_position_embeddings" if rope == "yarn" else ""
     return int((Fields(scaling, fields.name).maybe(base) or limit) * factor) or None
 
 
-def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> Attention:
-    heads, latent, window = fields.number("heads"), read_latent(fields), fields.maybe("window")
-    if fields.config.get("use_sliding_window") is False or (limit and (window or 0) >= limit):
+def _attention(
+    fields: Fields, layers: tuple[Layer, ...], limit: int | None
+) -> Attention:
+    heads, latent, window = (
+        fields.number("heads"),
+        read_latent(fields),
+        fields.maybe("window"),
+    )
+    if fields.config.get("use_sliding_window") is False or (
+        limit and (window or 0) >= limit
+    ):
         window = None  # no request is longer than the window, or it is off
     expanded = latent if latent and not fields.family.latent_cache else None
     keeping = [layer.keeps for layer in layers if not layer.borrows]
@@ -122,7 +165,9 @@ def _of_full_layers(fields: Fields) -> tuple[int | None, int | None]:
         each = Fields(stated, fields.name)
         return each.maybe("num_key_value_heads"), each.maybe("head_dim")
     heads = fields.maybe("num_global_key_value_heads")
-    return heads if fields.says("attention_k_eq_v") else None, fields.maybe("global_head_dim")
+    return heads if fields.says("attention_k_eq_v") else None, fields.maybe(
+        "global_head_dim"
+    )
 
 
 def _experts(fields: Fields, layers: tuple[Layer, ...]) -> Experts | None:
@@ -152,11 +197,17 @@ def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
     """The width of the MLP every token passes; 0 where no layer has one."""
     if not any(layer.feed is Feed.DENSE for layer in layers):
         return 0
-    if fields.kind == "granitemoehybrid" and (shared := fields.maybe("shared_intermediate_size")):
+    if fields.kind == "granitemoehybrid" and (
+        shared := fields.maybe("shared_intermediate_size")
+    ):
         return shared
     stated = fields.maybe("dense") or fields.maybe("intermediate")
     if not stated:
-        return fields.number("intermediate") if fields.family.gated else 4 * fields.number("hidden")
+        return (
+            fields.number("intermediate")
+            if fields.family.gated
+            else 4 * fields.number("hidden")
+        )
     if fields.says("use_double_wide_mlp"):  # in layers that borrow
         return 2 * stated
     if fields.kind.startswith("lfm2") and fields.says("block_auto_adjust_ff_dim"):
@@ -188,4 +239,6 @@ def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:
         yield note("sliding_window", layers=a.sliding_layers, tokens=a.sliding_window)
     if a.stateful_layers:
         has_size, n = a.state is not None, a.stateful_layers
-        yield note("stateful_layers", layers=n, known=has_size, weighed=weighed or has_size)
+        yield note(
+            "stateful_layers", layers=n, known=has_size, weighed=weighed or has_size
+        )

@@ -28,7 +28,9 @@ class Family:
     mlp_biases: bool = False
     all_biases: bool = False
     qk_norm: bool = False
-    gated_attention: bool = False  # its output is multiplied, by a gate as wide as the queries
+    gated_attention: bool = (
+        False  # its output is multiplied, by a gate as wide as the queries
+    )
     learned_positions: bool = False
     latent_cache: bool = True  # vLLM keeps the latent, and not what it expands to
     state_beside: bool = False  # each layer has both attention and a state
@@ -58,9 +60,15 @@ class Fields:
     @property
     def layers(self) -> int:
         listed = self.words("layers_block_type")
-        count = len(listed) if listed and self.maybe("layers") is None else self.number("layers")
+        count = (
+            len(listed)
+            if listed and self.maybe("layers") is None
+            else self.number("layers")
+        )
         if not 1 <= count <= 10_000:  # they are looked at one by one
-            raise InputError(f"the config.json of {self.name} describes a model of {count} layers")
+            raise InputError(
+                f"the config.json of {self.name} describes a model of {count} layers"
+            )
         return count
 
     def number(self, what: str) -> int:
@@ -78,7 +86,11 @@ class Fields:
                 value = value[0]  # the same in each layer
             if value is None or value == "auto":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int)
+                or not 0 <= value < 2**53
+            ):
                 raise InputError(
                     f"the config.json of {self.name} has no valid {key}: {value!r:.40}"
                 )

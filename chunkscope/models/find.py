@@ -25,7 +25,9 @@ from chunkscope.models.shape import ModelShape
 from chunkscope.network import expect_hub
 
 INDEX = "model.safetensors.index.json"
-BESIDE = "hf_quant_config.json"  # where older ModelOpt says how the weights are quantized
+BESIDE = (
+    "hf_quant_config.json"  # where older ModelOpt says how the weights are quantized
+)
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -41,7 +43,11 @@ def _table(file: Path) -> dict[str, KnownModel]:
     models: dict[str, KnownModel] = {}
     for family in json.loads(file.read_bytes()):
         for name, model in family["models"].items():
-            shared = models[model["like"]].config if "like" in model else family.get("config", {})
+            shared = (
+                models[model["like"]].config
+                if "like" in model
+                else family.get("config", {})
+            )
             models[name] = KnownModel(
                 hub_ids=tuple(model["hub_ids"]),
                 published=model["published"],
@@ -69,7 +75,9 @@ def find_model(name: str | os.PathLike[str]) -> ModelShape:
     return replace(_from_path(_hub_config(text), text), source="the hub", hub_id=text)
 
 
-_HINT = "pass a folder with the model's config.json, a hub id, or a name like llama-3.1-8b"
+_HINT = (
+    "pass a folder with the model's config.json, a hub id, or a name like llama-3.1-8b"
+)
 
 
 def suggestion(name: str) -> str:
@@ -82,15 +90,22 @@ def suggestion(name: str) -> str:
 def known_model(name: str) -> KnownModel | None:
     """A model of the table, by its name or one of its hub ids. Capitals do not matter, as there."""
     wanted = name.lower()
-    return next((m for n, m in MODELS.items() if wanted in (n, *map(str.lower, m.hub_ids))), None)
+    return next(
+        (m for n, m in MODELS.items() if wanted in (n, *map(str.lower, m.hub_ids))),
+        None,
+    )
 
 
 def built_in(name: str) -> ModelShape | None:
     """The shape of a model in the table, by its name or one of its hub ids."""
     if (model := known_model(name)) is None:
         return None
-    hub_id = next((h for h in model.hub_ids if h.lower() == name.lower()), model.hub_ids[0])
-    return shape_from_config(model.config, name=name, source="the built-in table", hub_id=hub_id)
+    hub_id = next(
+        (h for h in model.hub_ids if h.lower() == name.lower()), model.hub_ids[0]
+    )
+    return shape_from_config(
+        model.config, name=name, source="the built-in table", hub_id=hub_id
+    )
 
 
 def _from_path(path: Path, name: str) -> ModelShape:
@@ -99,7 +114,10 @@ def _from_path(path: Path, name: str) -> ModelShape:
         read_text(file, hint=_HINT)  # or it says why it cannot be read
         raise InputError(f"{file} is not a JSON object, or empty", hint=_HINT)
     return shape_from_config(
-        {"quantization_config": _object(file.with_name(BESIDE)).get("quantization"), **config},
+        {
+            "quantization_config": _object(file.with_name(BESIDE)).get("quantization"),
+            **config,
+        },
         name=name,
         source=str(file),
         hub_id=str(file.parent),
@@ -120,7 +138,11 @@ def _loaded_bytes(folder: Path, config: Mapping[str, Any]) -> int | None:
     tokens, which are not loaded. 32-bit weights are cast down."""
     metadata = _object(folder / INDEX).get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
-    if not isinstance(total, int) or total <= 0 or config.get("num_nextn_predict_layers"):
+    if (
+        not isinstance(total, int)
+        or total <= 0
+        or config.get("num_nextn_predict_layers")
+    ):
         return None
     is_wide = "float32" in (config.get("torch_dtype"), config.get("dtype"))
     return total // 2 if is_wide else total
@@ -136,7 +158,9 @@ def _hub_config(hub_id: str) -> Path:
         expect_hub()
     try:
         config = Path(hf_hub_download(hub_id, "config.json"))
-    except Exception as error:  # the hub's library raises its own, requests' and httpx' errors
+    except (
+        Exception
+    ) as error:  # the hub's library raises its own, requests' and httpx' errors
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise MissingError(
             f"the config.json of {hub_id} could not be downloaded: {reason}",

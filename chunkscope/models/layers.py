@@ -61,8 +61,12 @@ def read_layers(fields: Fields) -> tuple[Layer, ...]:
 def _signs(fields: Fields) -> list[str] | None:
     """The layers of a model where each does one thing."""
     stated = fields.config.get("hybrid_override_pattern")
-    signs = list(stated) if isinstance(stated, str) else fields.words("layers_block_type")
-    if signs is None or not (isinstance(stated, str) or {"mlp", "moe", "hybrid"} & set(signs)):
+    signs = (
+        list(stated) if isinstance(stated, str) else fields.words("layers_block_type")
+    )
+    if signs is None or not (
+        isinstance(stated, str) or {"mlp", "moe", "hybrid"} & set(signs)
+    ):
         return None
     if len(signs) != fields.layers or not set(signs) <= set(_BY_SIGN):
         raise InputError(
@@ -75,21 +79,38 @@ def _signs(fields: Fields) -> list[str] | None:
 def _kept(fields: Fields) -> list[frozenset[KvKind]]:
     count = fields.layers
     words = fields.words("layer_types") or fields.words("layers_block_type")
-    if isinstance(pattern := fields.config.get("hybrid_layer_pattern"), list):  # MiMo: 1 is near
+    if isinstance(
+        pattern := fields.config.get("hybrid_layer_pattern"), list
+    ):  # MiMo: 1 is near
         words = ["sliding_attention" if sign == 1 else "attention" for sign in pattern]
     if fields.config.get("compress_ratios") or "compressed" in str(words):
-        raise InputError(f"{fields.name} compresses its KV cache, and its memory is not known")
+        raise InputError(
+            f"{fields.name} compresses its KV cache, and its memory is not known"
+        )
     if words is not None:
-        full = [_FULL if "attention" in w and "linear" not in w else _STATE for w in words[:count]]
+        full = [
+            _FULL if "attention" in w and "linear" not in w else _STATE
+            for w in words[:count]
+        ]
         local = [w.startswith(("sliding", "chunked")) for w in words[:count]]
-        kept = [_SLIDING if near else far for near, far in zip(local, full, strict=True)]
+        kept = [
+            _SLIDING if near else far for near, far in zip(local, full, strict=True)
+        ]
         return kept + [_FULL] * (count - len(kept))
     states = _states(fields, count)
-    every = fields.maybe("sliding_window_pattern") or count + 1  # one of so many is full
-    window = fields.maybe("window") if fields.kind in FAMILIES else None  # else not said where
+    every = (
+        fields.maybe("sliding_window_pattern") or count + 1
+    )  # one of so many is full
+    window = (
+        fields.maybe("window") if fields.kind in FAMILIES else None
+    )  # else not said where
     first = fields.maybe("max_window_layers") or 0  # of Qwen
     return [
-        _STATE if i in states else _SLIDING if window and i >= first and (i + 1) % every else _FULL
+        _STATE
+        if i in states
+        else _SLIDING
+        if window and i >= first and (i + 1) % every
+        else _FULL
         for i in range(count)
     ]
 
@@ -100,12 +121,16 @@ def _states(fields: Fields, count: int) -> set[int]:
     linear = config.get("linear_attn_config")
     if isinstance(linear, Mapping) and isinstance(linear.get("kda_layers"), list):
         return {i for i in every if i + 1 in linear["kda_layers"]}
-    if isinstance(kinds := config.get("attn_type_list"), list):  # MiniMax: 1 is attention
+    if isinstance(
+        kinds := config.get("attn_type_list"), list
+    ):  # MiniMax: 1 is attention
         return {i for i in every if 0 in kinds[i : i + 1]}
     attending = config.get("attn_layer_indices", config.get("full_attn_idxs"))
     if isinstance(attending, list):
         return {i for i in every if i not in attending}
-    if period := fields.maybe("attn_layer_period") or fields.maybe("full_attention_interval"):
+    if period := fields.maybe("attn_layer_period") or fields.maybe(
+        "full_attention_interval"
+    ):
         offset = config.get("attn_layer_offset", period - 1)
         return {i for i in every if i % period != offset}
     return every if fields.kind == "bamba" else set()
@@ -115,7 +140,9 @@ def _sparse(fields: Fields, count: int) -> set[int]:
     """Which layers have experts."""
     every, config = set(range(count)), fields.config
     if period := fields.maybe("expert_layer_period"):
-        return {i for i in every if i % period == (fields.maybe("expert_layer_offset") or 0)}
+        return {
+            i for i in every if i % period == (fields.maybe("expert_layer_offset") or 0)
+        }
     if isinstance(dense := config.get("mlp_only_layers"), list):
         every = {i for i in every if i not in dense}
     if words := fields.words("mlp_layer_types") or fields.words("moe_layer_freq"):

@@ -47,7 +47,9 @@ class Attention:
     latent: Latent | None = None
     sliding_window: int | None = None
     sliding_layers: int = 0
-    stateful_layers: int = 0  # without a KV cache: linear attention, mamba, or an MLP alone
+    stateful_layers: int = (
+        0  # without a KV cache: linear attention, mamba, or an MLP alone
+    )
     state: State | None = None  # None where there is none, or its size is not known
     normed: bool = False  # queries and keys are normed before they meet
     # Of layers that look back on everything, where they are built otherwise (Gemma 4).
@@ -83,7 +85,9 @@ class Parameters:
     experts: int = 0
     other: int = 0
     vision: int = 0
-    by_layer: int = 0  # a second table of which a token looks up a row, with a part for each layer
+    by_layer: int = (
+        0  # a second table of which a token looks up a row, with a part for each layer
+    )
 
     @property
     def total(self) -> int:
@@ -141,13 +145,19 @@ class ModelShape:
         count: int = getattr(self.parameters, kind)
         if kind not in q.kinds:
             return count * BYTES
-        padded = -(-self.hidden // 256) * 256 / self.hidden if q.method == "mxfp4" else 1.0
+        padded = (
+            -(-self.hidden // 256) * 256 / self.hidden if q.method == "mxfp4" else 1.0
+        )
         return round(count * padded * ((q.bits + q.extra_bits) / 8))
 
     @property
     def kv_layers(self) -> int:
         """Those with a KV cache of their own."""
-        return self.layers - self.attention.stateful_layers - self.attention.borrowing_layers
+        return (
+            self.layers
+            - self.attention.stateful_layers
+            - self.attention.borrowing_layers
+        )
 
     def kv_bytes_per_layer(
         self, tp: int = 1, element_bytes: int = BYTES, *, sliding: bool = False
@@ -155,7 +165,9 @@ class ModelShape:
         """KV cache of one token on one GPU; a latent cache is not split but copied."""
         a = self.attention
         if a.latent:
-            return (a.latent.kv_rank + a.latent.rope_dim) * element_bytes + a.latent.index_bytes
+            return (
+                a.latent.kv_rank + a.latent.rope_dim
+            ) * element_bytes + a.latent.index_bytes
         heads = a.kv_heads if sliding else a.full_kv_heads or a.kv_heads
         head_dim = a.head_dim if sliding else a.full_head_dim or a.head_dim
         return 2 * max(1, heads // tp) * head_dim * element_bytes
@@ -178,7 +190,9 @@ class ModelShape:
             bytes_ -= inside - 4 * (inside + self.hidden) // 128
         if e and q.bits <= 4:
             # Without a workspace: what each token's experts compute, inside and at their end.
-            bytes_ = max(bytes_, BYTES * e.active * (e.intermediate // tp + self.hidden))
+            bytes_ = max(
+                bytes_, BYTES * e.active * (e.intermediate // tp + self.hidden)
+            )
             bytes_ += BYTES * 2 * self.hidden
         if e and e.shared_intermediate:  # beside the experts' input and output
             shared = 3 * e.shared_intermediate // tp + 2 * self.hidden + e.count
@@ -201,7 +215,9 @@ class ModelShape:
         wide = max(inside, self.hidden) + max(2 * inside, self.hidden)
         return BYTES * self.experts.active * wide
 
-    def latent_bytes(self, tokens: int, context: int, tp: int = 1, *, copied: bool = False) -> int:
+    def latent_bytes(
+        self, tokens: int, context: int, tp: int = 1, *, copied: bool = False
+    ) -> int:
         """Of latent attention while `context` becomes keys and values, and for the step's `tokens`:
         queries, two outputs and latents. `copied`: with copies of keys and values as wide as keys,
         which vLLM's profile lacks (`mla_attention.py`)."""
@@ -209,12 +225,21 @@ class ModelShape:
         if latent is None:
             return 0
         expanded = latent.nope_dim + latent.v_dim + 2 * latent.key_dim * copied
-        own = 3 * a.heads * latent.key_dim // tp + latent.kv_rank + latent.rope_dim + self.hidden
+        own = (
+            3 * a.heads * latent.key_dim // tp
+            + latent.kv_rank
+            + latent.rope_dim
+            + self.hidden
+        )
         return context * (BYTES * a.heads * expanded // tp) + tokens * BYTES * own
 
     def _attention_width(self, tp: int) -> int:
         a = self.attention
         if a.latent:
-            return a.heads * (2 * a.latent.key_dim + a.latent.nope_dim + 2 * a.latent.v_dim) // tp
+            return (
+                a.heads
+                * (2 * a.latent.key_dim + a.latent.nope_dim + 2 * a.latent.v_dim)
+                // tp
+            )
         q, k = a.heads * a.head_dim // tp, max(1, a.kv_heads // tp) * a.head_dim
         return 3 * q + (7 if a.normed else 3) * k

@@ -2,7 +2,14 @@
 
 from chunkscope.models.fields import Fields
 from chunkscope.models.layers import Feed, KvKind, Layer
-from chunkscope.models.shape import BYTES, Experts, Latent, ModelShape, Parameters, State
+from chunkscope.models.shape import (
+    BYTES,
+    Experts,
+    Latent,
+    ModelShape,
+    Parameters,
+    State,
+)
 
 # Values of the convolution and of the memory, bytes of one of the latter, weights of a layer.
 Sizes = tuple[int, int, int, int] | None
@@ -11,20 +18,33 @@ Sizes = tuple[int, int, int, int] | None
 def read_state(fields: Fields, layers: int) -> State | None:
     """What so many layers keep; None for a kind that is not known."""
     readers = (_delta_net, _mamba_2, _mamba_1, _short_convolution, _lightning)
-    sizes = next(filter(None, (read(fields) for read in readers)), None) if layers else None
+    sizes = (
+        next(filter(None, (read(fields) for read in readers)), None) if layers else None
+    )
     return State(layers, *sizes) if sizes else None
 
 
 def _delta_net(fields: Fields) -> Sizes:
     sizes = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
-    if not (stated := fields.all_of(*(f"linear_{name}" for name in (*sizes, "conv_kernel_dim")))):
+    if not (
+        stated := fields.all_of(
+            *(f"linear_{name}" for name in (*sizes, "conv_kernel_dim"))
+        )
+    ):
         return None
     key_heads, value_heads, key_dim, value_dim, kernel = stated
-    keys, values, hidden = key_heads * key_dim, value_heads * value_dim, fields.number("hidden")
+    keys, values, hidden = (
+        key_heads * key_dim,
+        value_heads * value_dim,
+        fields.number("hidden"),
+    )
     inward = hidden * (2 * keys + 2 * values + 2 * value_heads)
     inside = (2 * keys + values) * kernel + 2 * value_heads + value_dim
     wide = fields.config.get("mamba_ssm_dtype") == "float32"
-    convolution, weights = (2 * keys + values) * (kernel - 1), inward + inside + values * hidden
+    convolution, weights = (
+        (2 * keys + values) * (kernel - 1),
+        inward + inside + values * hidden,
+    )
     return convolution, values * key_dim, 4 if wide else BYTES, weights
 
 
@@ -76,8 +96,12 @@ def count_parameters(
     family, row = fields.family, fields.maybe("word_embed_proj_dim") or hidden
     # A state that is not known is taken to weigh what attention does.
     unknown = frozenset() if state else frozenset({KvKind.STATE})
-    blocks = fields.maybe("num_mem_blocks")  # Zamba has so many, and uses them again and again
-    attending = [layer for layer in layers if layer.attends or layer.keeps & unknown][:blocks]
+    blocks = fields.maybe(
+        "num_mem_blocks"
+    )  # Zamba has so many, and uses them again and again
+    attending = [layer for layer in layers if layer.attends or layer.keeps & unknown][
+        :blocks
+    ]
     # Gemma's second table: into it, and in each layer a gate and a way back.
     by_layer = len(layers) * (fields.maybe("hidden_size_per_layer_input") or 0)
     routed = shared = router = 0
@@ -90,12 +114,18 @@ def count_parameters(
     # With double-wide MLPs, those of layers that borrow are: the others have half.
     halves = fields.says("use_double_wide_mlp")
     dense = [layer for layer in layers if layer.feed is Feed.DENSE][:blocks]
-    widths = [shape.intermediate // (2 if halves and not x.borrows else 1) for x in dense]
+    widths = [
+        shape.intermediate // (2 if halves and not x.borrows else 1) for x in dense
+    ]
     positions = (shape.limit or 0) * hidden if family.learned_positions else 0
-    norms = (shape.layers * family.norms_per_layer + 1) * hidden * (1 + family.norm_bias)
+    norms = (
+        (shape.layers * family.norms_per_layer + 1) * hidden * (1 + family.norm_bias)
+    )
     norms += shape.layers * 2 * shape.attention.head_dim * family.qk_norm
     # In and out: of OPT-350m's rows, Gemma 3n's further states, and what is beside its attention.
-    inner = (row if row != hidden else 0) + (fields.maybe("laurel_rank") or 0) * len(layers)
+    inner = (row if row != hidden else 0) + (fields.maybe("laurel_rank") or 0) * len(
+        layers
+    )
     inner += hidden * ((fields.maybe("altup_num_inputs") or 1) - 1)
     return Parameters(
         embedding=shape.vocab * row,
@@ -139,7 +169,10 @@ def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
     full = KvKind.FULL in layer.keeps
     head_dim = (a.full_head_dim if full else None) or a.head_dim
     kv_heads = (a.full_kv_heads if full else None) or a.kv_heads
-    q, kv = a.heads * head_dim, kv_heads * head_dim  # vLLM makes those of borrowers, too
+    q, kv = (
+        a.heads * head_dim,
+        kv_heads * head_dim,
+    )  # vLLM makes those of borrowers, too
     weights = 2 * hidden * q + 2 * hidden * kv + hidden * q * family.gated_attention
     every = family.all_biases or fields.says("attention_bias")
     biases = (q + 2 * kv if every or family.qkv_bias else 0) + (hidden if every else 0)
@@ -150,7 +183,9 @@ def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
 def read_latent(fields: Fields) -> Latent | None:
     if not (rank := fields.maybe("kv_lora_rank")):
         return None
-    index = fields.maybe("index_head_dim") or 0  # 8 bits a value, and a scale for each 128
+    index = (
+        fields.maybe("index_head_dim") or 0
+    )  # 8 bits a value, and a scale for each 128
     nope_dim = fields.maybe("qk_nope_head_dim") or 128
     return Latent(
         kv_rank=rank,

@@ -12,7 +12,15 @@ from math import ceil
 
 from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95
 from chunkscope.artefacts.note import Values
-from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
+from chunkscope.planning.plan import (
+    BEST,
+    DEFAULT,
+    RULE,
+    Advice,
+    AdviceKind,
+    Basis,
+    Reason,
+)
 from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.rule import Decision
 from chunkscope.planning.simulator import NEAR, Simulator
@@ -29,7 +37,9 @@ BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
-MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
+MOST_CHECKED = (
+    4  # settings that keep the limits with a part of the requests, tried with all
+)
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
 PAYING_BUDGET = 8_192  # past this none paid on the H200: for "off" on an unknown GPU
 THRESHOLD = "long_prefill_token_threshold"
@@ -48,7 +58,11 @@ def choose(p: Problem, decision: Decision) -> tuple[Advice, tuple[SimulatedRun, 
         raise AssertionError(f"vLLM {p.deployment.release.text} refuses {refusals[0]}")
     names = (DEFAULT, RULE if decision.forced else BEST)
     rows = dict(zip(dict.fromkeys((p.default, best)), names, strict=False))
-    tried = [(name, p.simulator().attempt(one)) for one, name in rows.items() if p.can_simulate]
+    tried = [
+        (name, p.simulator().attempt(one))
+        for one, name in rows.items()
+        if p.can_simulate
+    ]
     return advice, tuple(replace(run, setting=name) for name, run in tried if run)
 
 
@@ -60,7 +74,11 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
     judged with all. At a rate, a default that keeps the limits in all variations is good enough."""
     every, default = p.simulator(), p.default
     hopeless = p.request.slo and broken_alone(*every.engine(default))
-    is_enough = p.request.is_open and every.keeps_limits(default) and not _breaks_with(p, default)
+    is_enough = (
+        p.request.is_open
+        and every.keeps_limits(default)
+        and not _breaks_with(p, default)
+    )
     best = default if hopeless or is_enough or _floods(p) else _finalist(p)
     if every.attempt(best) is None and not p.request.slo:
         every.run(best)  # InputError: the longest request is never let in
@@ -68,7 +86,9 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
     if p.request.slo and not hopeless and not kept:
         best, rate = _fastest_instead(p)
     gain, least, doubt, chosen = None, None, None, best
-    if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
+    if p.request.slo and not every.keeps_limits(
+        default
+    ):  # what keeps them is better, surely
         chosen = best if every.keeps_limits(best) else default
         doubt = _breaks_with(p, best) if every.keeps_limits(best) else None
     else:
@@ -80,7 +100,11 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
         least, doubt = _least(p, best, gain) if is_worth else (gain, None)
         chosen = best if is_worth and least > 0 else default
     kind = AdviceKind.SET if chosen != default else AdviceKind.KEEP
-    kind = kind if every.keeps_limits(chosen) or not p.request.slo else AdviceKind.NO_SETTING
+    kind = (
+        kind
+        if every.keeps_limits(chosen) or not p.request.slo
+        else AdviceKind.NO_SETTING
+    )
     if rate and p.request.rate:  # replicas share the requests
         gpus = ceil(p.request.rate / rate) * p.base.parallel.gpus
     advice = Advice(
@@ -101,13 +125,21 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
 def search(simulator: Simulator, start: Settings) -> Settings:
     """The best setting, or `start` if none is better. Tries a coarse grid of budgets and numbers of
     requests, then neighbours of its best; with limits, also caps on the tokens of one prompt."""
-    slo, budget, seqs = simulator.request.slo, start.step_tokens, start.max_num_seqs or 1
+    slo, budget, seqs = (
+        simulator.request.slo,
+        start.step_tokens,
+        start.max_num_seqs or 1,
+    )
     around = {max(LADDER[0], int(budget * step)) for step in BUDGET_STEPS}
     sizes = {*LADDER[::2], budget} if slo else around
     run = simulator.attempt(start)
     fewer = [max(FEWEST_SEQS, seqs >> n) for n in (2, 4)] if slo else []
     levels = [seqs, *(n for n in fewer if run is None or n < run.most_running)]
-    grid = [replace(start, max_num_seqs=n).at_budget(s) for n in levels for s in sorted(sizes)]
+    grid = [
+        replace(start, max_num_seqs=n).at_budget(s)
+        for n in levels
+        for s in sorted(sizes)
+    ]
     chosen = simulator.best(grid, start)
     for _ in range(MOST_ROUNDS):
         near = simulator.best(_near(chosen, simulator.attempt(chosen)), chosen)
@@ -149,9 +181,13 @@ def _finalist(p: Problem) -> Settings:
     enough = min(ENOUGH_USED, part.used(default) - WORTH_ROOM) if is_open else 0.0
     late = TTFT_P95 if is_open else ITL_MAX
     times = {one: late.value(run.figures) or 0.0 for one, run in part.running().items()}
-    as_good = [one for one in times if part.against(one, best) <= 1 or part.used(one) < enough]
+    as_good = [
+        one for one in times if part.against(one, best) <= 1 or part.used(one) < enough
+    ]
     best = min(as_good, key=lambda one: (times[one], part.cost(one)), default=best)
-    for name in NAMES:  # each argument earns its place: what makes no difference is left to vLLM
+    for name in (
+        NAMES
+    ):  # each argument earns its place: what makes no difference is left to vLLM
         without = Settings.of({**best.given(), name: getattr(default, name)})
         if without != best and part.against(without, best) <= 1 + NEAR:
             best = without
@@ -159,7 +195,10 @@ def _finalist(p: Problem) -> Settings:
     candidates = [one for one in dict.fromkeys((best, *by_cost)) if one != default]
     if not p.request.slo:
         return next(iter(candidates), default)
-    keeping, doubtful = [one for one in candidates if part.keeps_limits(one)], list[Settings]()
+    keeping, doubtful = (
+        [one for one in candidates if part.keeps_limits(one)],
+        list[Settings](),
+    )
     for _ in range(2 * MOST_CHECKED):
         if not keeping:
             break
@@ -167,7 +206,9 @@ def _finalist(p: Problem) -> Settings:
         is_new = settings not in doubtful and len(doubtful) < MOST_CHECKED
         if is_new and not part.keeps_limits(default) and _breaks_with(p, settings):
             doubtful.append(settings)  # only where no other does
-            keeping = [*keeping, settings] if len(doubtful) < MOST_CHECKED else [*doubtful]
+            keeping = (
+                [*keeping, settings] if len(doubtful) < MOST_CHECKED else [*doubtful]
+            )
         elif every.keeps_limits(settings, 1.0):
             return settings
         else:  # all have a longer tail than a part: the next has to have more room
@@ -177,8 +218,15 @@ def _finalist(p: Problem) -> Settings:
 
 def _floods(p: Problem) -> bool:
     """Do requests come faster than the GPU serves them, even if reading weights took no time?"""
-    every, rate, replicas = p.simulator(), p.request.rate or 0.0, p.default.parallel.data
-    run, step = every.attempt(p.default) if rate else None, every.scenario(p.default).step
+    every, rate, replicas = (
+        p.simulator(),
+        p.request.rate or 0.0,
+        p.default.parallel.data,
+    )
+    run, step = (
+        every.attempt(p.default) if rate else None,
+        every.scenario(p.default).step,
+    )
     if run is None or not run.queue_grows:
         return False
     weights_s = (run.figures.steps or 0) / replicas * (step.fixed_s + step.experts_s)
@@ -187,7 +235,9 @@ def _floods(p: Problem) -> bool:
 
 def _breaks_with(p: Problem, settings: Settings) -> str | None:
     """The code of a variation in which the setting breaks a limit; None if it breaks none."""
-    return next((code for code, one in p.varied.items() if not one.keeps_limits(settings)), None)
+    return next(
+        (code for code, one in p.varied.items() if not one.keeps_limits(settings)), None
+    )
 
 
 def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
@@ -250,7 +300,9 @@ def by_lengths(p: Problem, decision: Decision) -> Advice:
         settings = replace(
             whole if p.fits(whole) else Settings(max_num_batched_tokens=p.context),
             long_prefill_token_threshold=0,
-            enable_chunked_prefill=None if p.deployment.release.rules.off_is_ignored else False,
+            enable_chunked_prefill=None
+            if p.deployment.release.rules.off_is_ignored
+            else False,
         )
     else:
         caps = filter(None, (decision.threshold, p.needed.long_prefill_token_threshold))
@@ -273,15 +325,27 @@ def reasons(p: Problem, advice: Advice, decision: Decision) -> Iterator[Reason]:
     """Of what is set, and of what was weighed and is left to vLLM."""
     own, simulated = p.deployment.effective(), advice.basis is Basis.SIMULATED
     settings = p.advised(advice)
-    alternative = advice.alternative if advice.gain is not None and not p.request.slo else None
+    alternative = (
+        advice.alternative if advice.gain is not None and not p.request.slo else None
+    )
     for name in NAMES:
         value, best = getattr(settings, name), getattr(alternative, name, None)
         if getattr(advice.settings, name) is not None:
-            code = "keeps_limits" if p.request.slo else "gains" if simulated else "length_rule"
+            code = (
+                "keeps_limits"
+                if p.request.slo
+                else "gains"
+                if simulated
+                else "length_rule"
+            )
         elif getattr(advice.needed, name) is not None:
-            is_unchunked = name == "max_model_len" and decision.forced and not decision.threshold
+            is_unchunked = (
+                name == "max_model_len" and decision.forced and not decision.threshold
+            )
             code = "length_rule" if is_unchunked else f"needed_{name}"
-        elif getattr(p.request.settings, name) is not None and value != getattr(own, name):
+        elif getattr(p.request.settings, name) is not None and value != getattr(
+            own, name
+        ):
             code = "asked_kv_cache" if name == "kv_cache_dtype" else "asked"
         elif best is not None:
             code = "gain_in_doubt" if advice.doubt else "too_little_gain"

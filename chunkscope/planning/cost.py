@@ -14,12 +14,18 @@ from chunkscope.vllm.settings import Settings
 
 HOUR_S = 3_600
 MOST_DATASETS = 12  # that are simulated one by one
-SEEN_SCORED = 15.7 / 13.6  # MMLU by likelihoods on an H200: measured, of predicted (reports/h200)
+SEEN_SCORED = (
+    15.7 / 13.6
+)  # MMLU by likelihoods on an H200: measured, of predicted (reports/h200)
 MOST = 3  # savings that are named
 SIMULATED = 4_000  # requests of a changed workload: more take as long in proportion
 CLIENT_REQUESTS, CLIENT_ROUNDS = 64, 8  # of a client that keeps few in flight
 GENERATIVE_SCORING: Version = (0, 20, 0)  # the first with /generative_scoring
-READS_CACHE: Version = (0, 31, 0)  # the first whose likelihood requests may read the prefix cache
+READS_CACHE: Version = (
+    0,
+    31,
+    0,
+)  # the first whose likelihood requests may read the prefix cache
 
 
 def cost_of(p: Problem, settings: Settings) -> Cost | None:
@@ -29,7 +35,12 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
         return None
     runs = [one.attempt(settings) for one in (p.part, *p.varied.values())]
     # With a host that takes no time, all take what the GPU computes.
-    seconds = [s for varied in runs if varied for s in (varied.figures.makespan_s, varied.gpu_s)]
+    seconds = [
+        s
+        for varied in runs
+        if varied
+        for s in (varied.figures.makespan_s, varied.gpu_s)
+    ]
     ratios = [one / seconds[0] for one in seconds]
     scored, shape = any(output.is_scored for output in p.outputs), p.deployment.shape
     _, least, most = nearest_measured(shape) if shape else ((), 0.0, 0.0)
@@ -46,7 +57,9 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
     )
 
 
-def work_of(p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings) -> Work | None:
+def work_of(
+    p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings
+) -> Work | None:
     """Requests, tokens and hours of these datasets; None if they cannot run. Prompts beyond those
     that are simulated take as long as these."""
     p = _only(p, datasets)
@@ -66,7 +79,9 @@ def _only(p: Problem, datasets: tuple[DatasetProfile, ...]) -> Problem:
     if datasets == p.datasets:
         return p
     names = {dataset.name for dataset in datasets}
-    asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
+    asked = {
+        name: most for name, most in p.request.max_outputs.items() if name in names
+    }
     return replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
 
 
@@ -78,8 +93,12 @@ def savings(p: Problem, settings: Settings, cost: Cost) -> tuple[Saving, ...]:
         *_repeated(p, settings, cost),
         *_few_in_flight(p, settings, cost),
     ]
-    worth = [one for one in every if one.hours is None or one.hours >= WORTH * cost.hours]
-    return tuple(sorted(worth, key=lambda s: (-(s.hours or 0.0), -(s.tokens or 0)))[:MOST])
+    worth = [
+        one for one in every if one.hours is None or one.hours >= WORTH * cost.hours
+    ]
+    return tuple(
+        sorted(worth, key=lambda s: (-(s.hours or 0.0), -(s.tokens or 0)))[:MOST]
+    )
 
 
 def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
@@ -99,19 +118,31 @@ def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
     if today is not None and once is not None:
         computed, hours = once
         how = "generative_scoring" if version >= GENERATIVE_SCORING else "next_token"
-        values: Values = {"dataset": single[0].name, "others": len(single) - 1, "how": how}
+        values: Values = {
+            "dataset": single[0].name,
+            "others": len(single) - 1,
+            "how": how,
+        }
         yield Saving(
             code="score_contexts_once", tokens=max(0, today.input_tokens - computed),
             hours=today.hours - hours, simulated=True,
             values={**values, "contexts": contexts, "reads": today.requests / contexts},
         )  # fmt: skip
-    tokens = sum(d.prefixes.scaled(d.prefixes.unread_tokens) for d in others if d.prefixes)
+    tokens = sum(
+        d.prefixes.scaled(d.prefixes.unread_tokens) for d in others if d.prefixes
+    )
     if version >= READS_CACHE and tokens:
         contexts = sum(reads[d.name].contexts for d in others)
-        values = {"dataset": others[0].name, "others": len(others) - 1, "contexts": contexts}
+        values = {
+            "dataset": others[0].name,
+            "others": len(others) - 1,
+            "contexts": contexts,
+        }
         values |= {"reads": sum(d.rows for d in others) / contexts, "how": "read_cache"}
         hours = tokens * _prefill_hours(p, settings)
-        yield Saving(code="score_contexts_once", tokens=tokens, hours=hours, values=values)
+        yield Saving(
+            code="score_contexts_once", tokens=tokens, hours=hours, values=values
+        )
 
 
 def _generated(
@@ -145,13 +176,21 @@ def _beginnings(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
         if (reuse := dataset.prefixes) is None or output.is_scored:
             continue
         for miss in reuse.near_misses:
-            values: Values = {"prompts": miss.prompts, "text": miss.text, "other": miss.other_text}
+            values: Values = {
+                "prompts": miss.prompts,
+                "text": miss.text,
+                "other": miss.other_text,
+            }
             values |= {"position": miss.position, "other_position": miss.other_position}
             yield Saving(
                 code="early_difference", tokens=miss.lost_tokens, hours=miss.lost_tokens * hours,
                 values={"dataset": dataset.name, "unit": dataset.unit, **values},
             )  # fmt: skip
-        sizes = [at for at in reuse.capacities if memory and at.kv_tokens <= memory.kv_cache_tokens]
+        sizes = [
+            at
+            for at in reuse.capacities
+            if memory and at.kv_tokens <= memory.kv_cache_tokens
+        ]
         if not sizes or dataset.kind == "lengths":
             continue
         best, found = sizes[-1].best_order_cached_tokens, sizes[-1].cached_tokens
@@ -161,13 +200,17 @@ def _beginnings(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
             tokens = min(tokens, reuse.scaled(best) - served)
         if tokens > 0:
             values = {"dataset": dataset.name}
-            yield Saving(code="better_order", tokens=tokens, hours=tokens * hours, values=values)
+            yield Saving(
+                code="better_order", tokens=tokens, hours=tokens * hours, values=values
+            )
 
 
 def _served(alone: Problem, settings: Settings) -> int:
     """Prompt tokens of a dataset, sent alone, that the prefix cache serves anyway."""
     run = alone.simulator().attempt(settings)
-    return round(run.cached_tokens / run.input_tokens * alone.lengths.total) if run else 0
+    return (
+        round(run.cached_tokens / run.input_tokens * alone.lengths.total) if run else 0
+    )
 
 
 def _repeated(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
@@ -175,7 +218,12 @@ def _repeated(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
     each_hours = _prefill_hours(p, settings)
     for dataset in p.datasets:
         content, total = dataset.content, dataset.lengths.total
-        if content is None or not content.hashes or dataset.log or dataset.kind == "lengths":
+        if (
+            content is None
+            or not content.hashes
+            or dataset.log
+            or dataset.kind == "lengths"
+        ):
             continue
         share = 1 - len({*content.hashes}) / content.rows
         whole = cost.hours * total / max(1, p.lengths.total)
@@ -197,7 +245,9 @@ def _repeated(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
 
 def _few_in_flight(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
     """A client that lets the engine idle: as asked for, or as the log of a harness says."""
-    logs = [dataset.log for dataset in p.datasets if dataset.log and dataset.log.concurrency]
+    logs = [
+        dataset.log for dataset in p.datasets if dataset.log and dataset.log.concurrency
+    ]
     logged = min(logs, key=lambda log: log.concurrency or 0, default=None)
     few = p.request.concurrency or (logged.concurrency if logged else None)
     harness = logged.harness if logged and not p.request.concurrency else None
@@ -214,5 +264,11 @@ def _few_in_flight(p: Problem, settings: Settings, cost: Cost) -> Iterator[Savin
         return  # more at once would break the limits
     hours = some.figures.makespan_s / some.requests * cost.requests / HOUR_S
     hours -= at_once.figures.makespan_s / at_once.requests * cost.requests / HOUR_S
-    values: Values = {"concurrency": few, "enough": at_once.most_running, "harness": harness}
-    yield Saving(code="few_in_flight", tokens=None, hours=hours, simulated=True, values=values)
+    values: Values = {
+        "concurrency": few,
+        "enough": at_once.most_running,
+        "harness": harness,
+    }
+    yield Saving(
+        code="few_in_flight", tokens=None, hours=hours, simulated=True, values=values
+    )

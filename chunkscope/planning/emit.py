@@ -43,9 +43,15 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
         limits += f" ({first.name} breaks first: {SECONDS.brief(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:
         rate = plan.advice.rate
-        less = f"--arrivals {per_second(rate)} keeps them" if rate else "no rate keeps them"
+        less = (
+            f"--arrivals {per_second(rate)} keeps them"
+            if rate
+            else "no rate keeps them"
+        )
         hint = f"{less}; use more GPUs, or pass --anyway to write it nevertheless"
-        raise EngineError(f"no setting that was tried keeps the limits: {limits}", hint=hint)
+        raise EngineError(
+            f"no setting that was tried keeps the limits: {limits}", hint=hint
+        )
     broken = note("emit_breaks_limits", limits=limits) if breaks_limits else None
     comment = None if target in WITHOUT_COMMENTS else broken
     notes = (*([broken] if broken and not comment else ()), *_notes(plan, target))
@@ -75,7 +81,11 @@ def _notes(plan: Plan, target: Target) -> Iterator[Note]:
         yield note("emit_inspect_connections")
     if target is Target.KUBERNETES:
         folder = _folder(plan)
-        yield note("emit_node_folder", folder=folder) if folder else note("emit_token_secret")
+        yield (
+            note("emit_node_folder", folder=folder)
+            if folder
+            else note("emit_token_secret")
+        )
     if target is Target.DOCKER_COMPOSE:
         yield note("emit_token_variable")
     served = Entry.SERVE is (entry if target is Target.JSON else target.entry)
@@ -106,7 +116,9 @@ def _vllm_args(plan: Plan) -> str:
 def _vllm_yaml(plan: Plan) -> str:
     # vLLM dies of a file that holds no mapping: nothing to set is an empty one.
     values = switched(plan.settings_for(Entry.SERVE).given())  # vLLM drops `key: false`
-    lines = [f"{name.replace('_', '-')}: {_text(value)}" for name, value in values.items()]
+    lines = [
+        f"{name.replace('_', '-')}: {_text(value)}" for name, value in values.items()
+    ]
     return "\n".join(["# vllm serve MODEL --config THIS_FILE", *(lines or ["{}"])])
 
 
@@ -124,7 +136,9 @@ def _env(plan: Plan) -> str:
     """Shell variables: `. FILE`, then `vllm serve MODEL $CHUNKSCOPE_VLLM_ARGS`. No name starts with
     VLLM_: vLLM warns of such variables if it does not know them."""
     values = plan.settings_for(Entry.SERVE).given()
-    lines = [f"CHUNKSCOPE_{name.upper()}={_text(value)}" for name, value in values.items()]
+    lines = [
+        f"CHUNKSCOPE_{name.upper()}={_text(value)}" for name, value in values.items()
+    ]
     return "\n".join([f'CHUNKSCOPE_VLLM_ARGS="{_vllm_args(plan)}"', *lines])
 
 
@@ -136,7 +150,9 @@ def _pairs(items: Mapping[str, object]) -> str:
     for key, value in items.items():
         if "," in str(value) or "=" in str(value):
             hint = "use a model path without commas and equals signs"
-            raise UsageError(f"{key} = {value} cannot be written as key=value,key=value", hint=hint)
+            raise UsageError(
+                f"{key} = {value} cannot be written as key=value,key=value", hint=hint
+            )
     return ",".join(f"{key}={value}" for key, value in items.items())
 
 
@@ -149,7 +165,15 @@ def _lm_eval(plan: Plan) -> str:
         "gpu_memory_utilization": plan.effective.gpu_memory_utilization,
     }
     # Without `auto` the harness sends one request at a time.
-    words = ["lm_eval", "--model", "vllm", "--model_args", _pairs(items), "--batch_size", "auto"]
+    words = [
+        "lm_eval",
+        "--model",
+        "vllm",
+        "--model_args",
+        _pairs(items),
+        "--batch_size",
+        "auto",
+    ]
     return shlex.join([*words, "--tasks", TASK])
 
 
@@ -191,13 +215,17 @@ def _kubernetes(plan: Plan) -> str:
         mount = f"\n            - {{name: model, mountPath: {place}, readOnly: true}}"
         volume = f"\n        - name: model\n          hostPath: {{path: {place}, type: Directory}}"
     weights = plan.model.weight_bytes / GIB if plan.model else 40
-    storage = 10 * math.ceil((2 * weights + 10) / 10)  # with room for another try, in tens
+    storage = 10 * math.ceil(
+        (2 * weights + 10) / 10
+    )  # with room for another try, in tens
     return _filled("kubernetes", plan, mount=mount, volume=volume, storage=storage)
 
 
 def _filled(name: str, plan: Plan, **parts: object) -> str:
     rocm = "-rocm" if _vendor(plan) == "amd" else ""
-    template = Template((TEMPLATES / f"{name}.yaml").read_text(encoding="utf-8").rstrip("\n"))
+    template = Template(
+        (TEMPLATES / f"{name}.yaml").read_text(encoding="utf-8").rstrip("\n")
+    )
     return template.safe_substitute(
         image=f"vllm/vllm-openai{rocm}:v{dotted(plan.deployment.release.version)}",
         entrypoint=json.dumps(["vllm", "serve"]),
@@ -209,7 +237,9 @@ def _filled(name: str, plan: Plan, **parts: object) -> str:
 
 
 def _vendor(plan: Plan) -> str:
-    return "amd" if plan.gpu is not None and plan.gpu.title.startswith("AMD") else "nvidia"
+    return (
+        "amd" if plan.gpu is not None and plan.gpu.title.startswith("AMD") else "nvidia"
+    )
 
 
 def _interpolated(value: object) -> str:

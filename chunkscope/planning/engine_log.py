@@ -24,7 +24,10 @@ from chunkscope.vllm.settings import Settings
 STDIN = "-"
 _PIECE = 1 << 20
 _FROM_START = "give a log from the engine's start on, at level INFO"
-_WEIGHTS_OFF, _WEIGHTS_OFF_GIB = 0.1, 0.1  # farther from what is predicted, it is another model
+_WEIGHTS_OFF, _WEIGHTS_OFF_GIB = (
+    0.1,
+    0.1,
+)  # farther from what is predicted, it is another model
 _DEVICE_OFF = 0.05
 _GIVEN_SIZES = ("kv_cache_memory_bytes", "num_gpu_blocks_override")
 _NOT_ITS_FAULT = {Failure.NO_FREE_MEMORY, Failure.OOM_LOADING, Failure.OOM_HOST}
@@ -41,7 +44,10 @@ def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:
 
 
 def measured_in(
-    lives: Sequence[EngineStart], log: str | os.PathLike[str], there: Deployment, base: Settings
+    lives: Sequence[EngineStart],
+    log: str | os.PathLike[str],
+    there: Deployment,
+    base: Settings,
 ) -> MeasuredFit:
     """UsageError where the log is of another model, GPU, version or number of GPUs."""
     name = Path(os.fspath(log)).name
@@ -61,7 +67,9 @@ def measured_in(
         compiled_before=facts.found_compiled is not None,
         kv_cache_tokens=None if given else _kv_cache_tokens(life),
         failed=tuple(
-            FailedStart(settings=there.effective(one.settings), why=end.kind, line=end.line)
+            FailedStart(
+                settings=there.effective(one.settings), why=end.kind, line=end.line
+            )
             for one in lives
             if (end := one.failure) and end.kind not in _NOT_ITS_FAULT
         ),
@@ -70,8 +78,14 @@ def measured_in(
 
 def _kv_cache_tokens(life: EngineStart) -> int | None:
     """Or what vLLM said would have fitted, where one request of max_model_len did not."""
-    end = life.failure if life.failure and life.failure.kind is Failure.CONTEXT_TOO_LONG else None
-    return life.facts.kv_cache_tokens or (round(end.figures.get("longest", 0)) if end else None)
+    end = (
+        life.failure
+        if life.failure and life.failure.kind is Failure.CONTEXT_TOO_LONG
+        else None
+    )
+    return life.facts.kv_cache_tokens or (
+        round(end.figures.get("longest", 0)) if end else None
+    )
 
 
 def local_model(name: str) -> ModelShape | None:
@@ -88,7 +102,11 @@ def is_model(name: str, shape: ModelShape, *, logged: bool = False) -> bool | No
         return True
     parts = ("name", "source", "hub_id", "file_bytes", "notes")
     known = local_model(name) or (local_model(Path(name).name) if logged else None)
-    return replace(known, **{n: getattr(shape, n) for n in parts}) == shape if known else None
+    return (
+        replace(known, **{n: getattr(shape, n) for n in parts}) == shape
+        if known
+        else None
+    )
 
 
 def weigh_otherwise(facts: EngineFacts, bill: Memory) -> bool:
@@ -112,22 +130,29 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
         f"vLLM {logged.text}, and the plan is for {plans.text}": (
             logged.version[:2] != plans.version[:2]
         ),
-        f"an engine on {facts.device}, not on a GPU": facts.device not in (None, "cuda"),
+        f"an engine on {facts.device}, not on a GPU": facts.device
+        not in (None, "cuda"),
         f"an engine with --tp {gpus.tensor}, --dp {gpus.data} and {stages} pipeline stages": (
-            (gpus.tensor, gpus.data, stages) != (base.parallel.tensor, base.parallel.data, 1)
+            (gpus.tensor, gpus.data, stages)
+            != (base.parallel.tensor, base.parallel.data, 1)
         ),
-        f"an engine with kv_cache_dtype {dtype or 'auto'}": dtype != base.kv_cache_dtype,
+        f"an engine with kv_cache_dtype {dtype or 'auto'}": dtype
+        != base.kv_cache_dtype,
         f"a GPU that holds {device:,.1f} GiB, and {there.gpu.title} has {bill.total_gib:,.1f}": (
             abs(device / bill.total_gib - 1) > _DEVICE_OFF
         ),
-        f"another model: {facts.model}": is_model(facts.model or "", there.shape, logged=True)
+        f"another model: {facts.model}": is_model(
+            facts.model or "", there.shape, logged=True
+        )
         is False,
         f"another model: its weights take {facts.weights_gib} GiB, those of {there.shape.name} "
         f"{bill.line('weights').gib:,.1f}": weigh_otherwise(facts, bill),
     }
     for what, differs in others.items():
         if differs:
-            raise UsageError(f"{name} is the log of {what}", hint="plan for the same engine")
+            raise UsageError(
+                f"{name} is the log of {what}", hint="plan for the same engine"
+            )
 
 
 def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:

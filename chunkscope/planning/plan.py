@@ -102,7 +102,9 @@ class Saving(Note):
 
     tokens: int | None
     hours: float | None = None
-    simulated: bool = False  # the time; else estimated, by tokens or by the share of all rows
+    simulated: bool = (
+        False  # the time; else estimated, by tokens or by the share of all rows
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,9 @@ class PlanSource:
     """What the plan was made from, and by which command line (none: Python asked)."""
 
     profile_digest: str
-    profiles: tuple[str, ...] = field(default=(), metadata=INCIDENTAL)  # files, if several
+    profiles: tuple[str, ...] = field(
+        default=(), metadata=INCIDENTAL
+    )  # files, if several
     command: tuple[str, ...] = ()
 
 
@@ -138,7 +142,9 @@ class Plan(Artefact):
     decision: Decision
     decisions: dict[str, Decision]  # by dataset
     memory: Memory | None = None
-    tried: tuple[SimulatedRun, ...] = ()  # on all requests: vLLM's default first, if it runs
+    tried: tuple[
+        SimulatedRun, ...
+    ] = ()  # on all requests: vLLM's default first, if it runs
     cost: Cost | None = None  # None where nothing could be simulated
     savings: tuple[Saving, ...] = ()  # the largest first
     created: str = field(default_factory=now)
@@ -175,7 +181,11 @@ class Plan(Artefact):
     def rule(self) -> Settings:
         """What the length rule would set: its threshold, where a chunk would end there."""
         cap, default = self.decision.threshold, self.default
-        most = (self.decision.longest, default.max_num_batched_tokens, default.max_model_len)
+        most = (
+            self.decision.longest,
+            default.max_num_batched_tokens,
+            default.max_model_len,
+        )
         ends = cap is not None and all(cap < tokens for tokens in most if tokens)
         return Settings(long_prefill_token_threshold=cap if ends else None)
 
@@ -194,7 +204,9 @@ class Plan(Artefact):
             return None
         full, tokens = self.effective, round(prompt_tokens) + self.output_tokens
         tokens = min(tokens, full.max_model_len or tokens)
-        return self.deployment.requests_of(tokens, self.memory, full) * full.parallel.data
+        return (
+            self.deployment.requests_of(tokens, self.memory, full) * full.parallel.data
+        )
 
     @property
     def requests_in_flight(self) -> int | None:
@@ -210,7 +222,9 @@ class Plan(Artefact):
         """Where its profiles are now: in `folder`, which may be a copy, else as named."""
         named = [Path(path) for path in self.source.profiles]
         here = [*dict.fromkeys(folder / path.name for path in named)]
-        places = here if len(here) == len(named) and all(map(Path.exists, here)) else named
+        places = (
+            here if len(here) == len(named) and all(map(Path.exists, here)) else named
+        )
         return places if all(map(Path.exists, places)) else []
 
     def settings_for(self, entry: Entry) -> Settings:

@@ -97,13 +97,21 @@ def predict(
     named = [("", point) for point in points(full)] if options.sweep else []
     named.append((options.name, settings))
     if plan.gpu is not None:  # vLLM's default, on the same GPUs
-        same = ("data_parallel_size", "kv_cache_dtype")[: 1 + bool(calibration)]  # is of one type
+        same = ("data_parallel_size", "kv_cache_dtype")[
+            : 1 + bool(calibration)
+        ]  # is of one type
         asked = Settings.of({name: getattr(options.asked, name) for name in same})
-        named.append((DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings)))
+        named.append(
+            (DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
+        )
     start_rate = None
-    if options.find_rate and profile is not None:  # as recommend does, from the same rate
+    if (
+        options.find_rate and profile is not None
+    ):  # as recommend does, from the same rate
         problem = Problem.of(profile, request, deployment)
-        best, start_rate = fastest(replace(problem, needed=plan.advice.needed, tick=tick))
+        best, start_rate = fastest(
+            replace(problem, needed=plan.advice.needed, tick=tick)
+        )
         named.append((BEST, best))
     runs, left_out = _runs(named, simulator, options, start_rate)
     stated = [*deployment.notes(settings)]
@@ -116,7 +124,9 @@ def predict(
         vllm=deployment.release.text,
         workload=WorkloadInfo(
             source=str(options.trace or "the profile"),
-            profile_digest=profile.digest() if profile and options.trace is None else None,
+            profile_digest=profile.digest()
+            if profile and options.trace is None
+            else None,
             requests=len(workload.requests),
             seed=workload.seed if workload.arrivals != AS_IN_TRACE else None,
             arrivals=RATED if options.find_rate else workload.arrivals,
@@ -144,7 +154,10 @@ def _runs(
         names.setdefault((simulator.complete(settings), policy), []).append(name)
     runs, left_out = list[SimulatedRun](), list[Note]()
     for (settings, policy), (name, *aliases) in names.items():
-        is_asked, of_policy = options.name in (name, *aliases), replace(simulator, policy=policy)
+        is_asked, of_policy = (
+            options.name in (name, *aliases),
+            replace(simulator, policy=policy),
+        )
         try:
             if options.find_rate:
                 rate, figures = of_policy.highest_rate(settings, start=start_rate)
@@ -163,7 +176,9 @@ def _runs(
     rates = {run.setting: run.rate.rate_per_s or 0.0 for run in runs if run.rate}
     others = max((rate for name, rate in rates.items() if name != BEST), default=0.0)
     # What was best with some of the requests may not be with all.
-    return [run for run in runs if run.setting != BEST or rates[BEST] > others], left_out
+    return [
+        run for run in runs if run.setting != BEST or rates[BEST] > others
+    ], left_out
 
 
 def _target(deployment: Deployment, full: Settings) -> CostTarget | None:
@@ -184,7 +199,9 @@ def _check_find_rate(options: SimulateOptions) -> None:
         if getattr(options, name) != getattr(SimulateOptions(), name):
             raise UsageError(f"--find-rate tries rates itself: leave {name} out")
     if options.requests and options.requests < (least := OPEN_REQUESTS[0]):
-        raise UsageError(f"--find-rate needs at least {least:,} requests to see a queue")
+        raise UsageError(
+            f"--find-rate needs at least {least:,} requests to see a queue"
+        )
 
 
 def _settings(plan: Plan, options: SimulateOptions, deployment: Deployment) -> Settings:
@@ -197,7 +214,10 @@ def _settings(plan: Plan, options: SimulateOptions, deployment: Deployment) -> S
             settings = replace(settings, enable_chunked_prefill=None)
         if asked.max_num_seqs is None and settings.step_requests > budget:
             settings = replace(settings, max_num_seqs=budget)
-    if options.policy is ChunkPolicy.FIXED and not settings.long_prefill_token_threshold:
+    if (
+        options.policy is ChunkPolicy.FIXED
+        and not settings.long_prefill_token_threshold
+    ):
         settings = replace(settings, long_prefill_token_threshold=FIXED_THRESHOLD)
     return settings
 
@@ -210,19 +230,27 @@ def _of_trace(
 ) -> tuple[Workload, tuple[Note, ...]]:
     for name in ("order", "shared_prefix"):
         if getattr(options, name) is not None:
-            raise UsageError(f"a trace has its own {name}", hint=f"leave out {name} or --trace")
+            raise UsageError(
+                f"a trace has its own {name}", hint=f"leave out {name} or --trace"
+            )
     trace = read_trace(Path(path))
     given, most = trace.requests[: options.requests], limit or sys.maxsize
-    places = [n for n, r in enumerate(given) if r.prompt_tokens + r.output_tokens <= most]
+    places = [
+        n for n, r in enumerate(given) if r.prompt_tokens + r.output_tokens <= most
+    ]
     fitting = [given[place] for place in places]
     if not fitting:
         hint = "plan for the lengths of the trace: `chunkscope analyze` it first"
-        raise InputError(f"no request of {path} fits max_model_len ({limit:,})", hint=hint)
+        raise InputError(
+            f"no request of {path} fits max_model_len ({limit:,})", hint=hint
+        )
     left_out, arrivals = len(given) - len(fitting), trace.arrivals
     if options.arrivals is not None or options.find_rate:
         arrivals = request.arrivals
         times = arrival_times(arrivals, len(fitting), random.Random(request.seed))  # noqa: S311
-        fitting = [replace(r, arrival_s=time) for r, time in zip(fitting, times, strict=True)]
+        fitting = [
+            replace(r, arrival_s=time) for r, time in zip(fitting, times, strict=True)
+        ]
     workload = replace(
         trace,
         requests=tuple(fitting),
@@ -231,7 +259,9 @@ def _of_trace(
         task=request.task or trace.task,
         left_out=left_out,
         scored=Numbers(n for n, place in enumerate(places) if place in trace.scored),
-        concurrency=None if options.find_rate else options.concurrency or trace.concurrency,
+        concurrency=None
+        if options.find_rate
+        else options.concurrency or trace.concurrency,
     )
     values = {"count": left_out, "of": len(given), "context": limit}
     return workload, (note("trace_left_out", **values),) if left_out else ()

@@ -24,7 +24,9 @@ from chunkscope.vllm.settings import OWN, Settings
 LADDER = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 FEWEST_SEQS = 8
 LEAST = Settings(
-    max_num_batched_tokens=LADDER[0], max_num_seqs=FEWEST_SEQS, long_prefill_token_threshold=1
+    max_num_batched_tokens=LADDER[0],
+    max_num_seqs=FEWEST_SEQS,
+    long_prefill_token_threshold=1,
 )
 ROUND, SURE = 256, 0.95  # of a predicted KV cache, the rest is room for error
 SMALLEST_CHUNK = 256  # of a prompt whose logits are wanted
@@ -33,7 +35,10 @@ USUAL_BUDGET = 2_048
 LOWEST_PERCENT = 50  # of gpu_memory_utilization
 LARGER = "take a larger GPU, more of them with --tp, or a quantized checkpoint"
 
-FEWEST_SEARCHED, MOST_SEARCHED = 256, 4_096  # requests of the part that settings are tried on
+FEWEST_SEARCHED, MOST_SEARCHED = (
+    256,
+    4_096,
+)  # requests of the part that settings are tried on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +50,14 @@ class Problem:
     datasets: tuple[DatasetProfile, ...]
     needed: Settings = OWN
     tick: Callable[[], None] = lambda: None
-    _simulators: dict[object, Simulator] = field(default_factory=dict, init=False, compare=False)
+    _simulators: dict[object, Simulator] = field(
+        default_factory=dict, init=False, compare=False
+    )
 
     @classmethod
-    def of(cls, profile: Profile, request: PlanRequest, deployment: Deployment) -> "Problem":
+    def of(
+        cls, profile: Profile, request: PlanRequest, deployment: Deployment
+    ) -> "Problem":
         """UsageError where what is asked cannot be, InputError where no prompt is served."""
         datasets = chosen_datasets(profile, request.dataset)
         problem = cls(request=request, deployment=deployment, datasets=datasets)
@@ -56,14 +65,20 @@ class Problem:
         parallel.check(shape)
         if parallel.data > 1 and deployment.entry is Entry.LLM:
             hint = "leave out --dp, or choose --entry serve and a form of it: --emit vllm-args"
-            raise UsageError("--dp is for `vllm serve`: vLLM's LLM starts one replica", hint=hint)
+            raise UsageError(
+                "--dp is for `vllm serve`: vLLM's LLM starts one replica", hint=hint
+            )
         limit, context = shape.limit if shape else None, request.settings.max_model_len
         if limit and context and context > limit:
             over = f"max_model_len {context:,} is over the model's limit of {limit:,}"
             raise UsageError(over, hint="leave it out: vLLM uses the model's limit")
         if problem.refused == problem.lengths.count:
             room = f"{problem.context:,} tokens with {problem.output_tokens:,} for the output"
-            ways = ["lower --max-output"] if (problem.lengths.min or 0) < problem.context else []
+            ways = (
+                ["lower --max-output"]
+                if (problem.lengths.min or 0) < problem.context
+                else []
+            )
             ways += ["raise --max-model-len"] if context and context != limit else []
             hint = ", or ".join([*ways, "choose a model with a longer context"])
             raise InputError(f"no prompt fits the context of {room}", hint=hint)
@@ -85,7 +100,9 @@ class Problem:
     @property
     def refused(self) -> int:
         """Prompts that leave no room for the output of their dataset."""
-        return self.lengths.count - served_prompts(self.datasets, self.outputs, self.context)
+        return self.lengths.count - served_prompts(
+            self.datasets, self.outputs, self.context
+        )
 
     @cached_property
     def lengths(self) -> LengthHistogram:
@@ -116,14 +133,22 @@ class Problem:
     @cached_property
     def longest(self) -> int:
         """The longest prompt that is served: longer ones are refused."""
-        rooms = [(d.lengths.counts, o.longest_prompt(self.context)) for d, o in self.pairs]
-        return max((n for counts, room in rooms for n in counts if 0 < n <= room), default=1)
+        rooms = [
+            (d.lengths.counts, o.longest_prompt(self.context)) for d, o in self.pairs
+        ]
+        return max(
+            (n for counts, room in rooms for n in counts if 0 < n <= room), default=1
+        )
 
     @property
     def can_simulate(self) -> bool:
         """The model is known, and the speed of its GPU."""
         gpu = self.deployment.gpu
-        return self.deployment.shape is not None and gpu is not None and gpu.speed is not None
+        return (
+            self.deployment.shape is not None
+            and gpu is not None
+            and gpu.speed is not None
+        )
 
     def memory(self, settings: Settings = OWN) -> Memory | None:
         return self.deployment.memory(settings.over(self.base), longest=self.longest)
@@ -152,9 +177,14 @@ class Problem:
         key = count, variation
         if key not in self._simulators:
             there, how = self.deployment, VARIATIONS.get(variation, {})
-            workload = draw(self.request, there, self.datasets, self.context, count=count, **how)
+            workload = draw(
+                self.request, there, self.datasets, self.context, count=count, **how
+            )
             self._simulators[key] = Simulator(
-                request=self.request, deployment=there, workload=workload, tick=self.tick
+                request=self.request,
+                deployment=there,
+                workload=workload,
+                tick=self.tick,
             )
         return self._simulators[key]
 
@@ -167,13 +197,19 @@ class Problem:
         run = every.attempt(self.default)
         running = run.most_running if run else self.default.step_requests * data
         mean = round(self.lengths.mean or 0) + self.output_tokens
-        held = self.deployment.requests_of(mean, memory, self.base) * data if memory else 0
+        held = (
+            self.deployment.requests_of(mean, memory, self.base) * data if memory else 0
+        )
         held = 0 if self.request.slo else held
         most = round((1.5 if self.request.is_open else 2) * running)
         count = max(FEWEST_SEARCHED, most, min(running + held, MOST_SEARCHED))
         if run is not None and run.backlog is not None and not run.queue_grows:
             count = FEWEST_SEARCHED
-        return every if 2 * count >= len(every.workload.requests) else self.simulator(count)
+        return (
+            every
+            if 2 * count >= len(every.workload.requests)
+            else self.simulator(count)
+        )
 
     @cached_property
     def varied(self) -> dict[str, Simulator]:
@@ -181,7 +217,9 @@ class Problem:
         request are left out, such as of output lengths that are known."""
         part = self.part.workload.requests
         others = {code: self.simulator(len(part), code) for code in VARIATIONS}
-        return {code: one for code, one in others.items() if one.workload.requests != part}
+        return {
+            code: one for code, one in others.items() if one.workload.requests != part
+        }
 
 
 def round_up(tokens: int) -> int:
@@ -211,10 +249,14 @@ def _with_room(p: Problem) -> Problem:
     fitted = replace(p, needed=OWN if seqs == start else Settings(max_num_seqs=seqs))
     # Again and again: of a shorter request, layers with a window keep a larger part.
     while p.request.settings.max_model_len is None and p.need < fitted.context:
-        if (memory := fitted.memory()) is None or memory.kv_cache_tokens >= fitted.context:
+        if (
+            memory := fitted.memory()
+        ) is None or memory.kv_cache_tokens >= fitted.context:
             break
         held = int(SURE * memory.kv_cache_tokens) // ROUND * ROUND
-        fitted = replace(fitted, needed=replace(fitted.needed, max_model_len=max(held, p.need)))
+        fitted = replace(
+            fitted, needed=replace(fitted.needed, max_model_len=max(held, p.need))
+        )
     return fitted
 
 
@@ -236,23 +278,40 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
 
 def _with_budget(p: Problem) -> Problem:
     """vLLM's own, unless the memory model says, or a log, that it does not fit."""
-    for budget in (None, *(rung for rung in reversed(LADDER) if rung < p.default.step_tokens)):
+    for budget in (
+        None,
+        *(rung for rung in reversed(LADDER) if rung < p.default.step_tokens),
+    ):
         smaller = replace(p, needed=replace(p.needed, max_num_batched_tokens=budget))
         if smaller.fits():
             return smaller
-    log = f", or all that do failed in {fit.log}" if (fit := p.deployment.measured) else ""
+    log = (
+        f", or all that do failed in {fit.log}"
+        if (fit := p.deployment.measured)
+        else ""
+    )
     least, context = Settings(max_num_batched_tokens=LADDER[0]), p.context
     while context and (memory := p.memory(replace(least, max_model_len=context))):
         if memory.kv_cache_tokens >= context:
             break
         context = memory.kv_cache_tokens // ROUND * ROUND
-    hint = f"lower --max-model-len to {context}, or {LARGER}" if 0 < context < p.context else LARGER
-    raise InputError(f"no setting fits a request of {p.context:,} tokens{log}", hint=hint)
+    hint = (
+        f"lower --max-model-len to {context}, or {LARGER}"
+        if 0 < context < p.context
+        else LARGER
+    )
+    raise InputError(
+        f"no setting fits a request of {p.context:,} tokens{log}", hint=hint
+    )
 
 
 def _unchunked(p: Problem) -> Problem:
     """A step has to hold the longest request whole, so the context is no longer than it must be."""
-    limit, release, shape = p.default.max_model_len, p.deployment.release, p.deployment.shape
+    limit, release, shape = (
+        p.default.max_model_len,
+        p.deployment.release,
+        p.deployment.shape,
+    )
     context = min(round_up(p.need), limit) if limit else round_up(p.need)
     p = replace(p, needed=replace(p.needed, max_model_len=context))
     whole = Settings(max_num_batched_tokens=context, long_prefill_token_threshold=0)
@@ -260,7 +319,9 @@ def _unchunked(p: Problem) -> Problem:
     if shape and shape.hybrid and release.rules.hybrid_refuses_off:
         why = f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
     elif memory is not None and not memory.holds(context):
-        why = f"a step of {context:,} tokens leaves no room for the KV cache (predicted)"
+        why = (
+            f"a step of {context:,} tokens leaves no room for the KV cache (predicted)"
+        )
     if why:
         hint = "leave --mode out, or shorten the data"
         raise UsageError(f"--mode off is not possible: {why}", hint=hint)
@@ -272,15 +333,29 @@ def _with_safe_logprobs(p: Problem) -> Problem:
     if not p.deployment.logprobs or p.memory() is None or p.fits():
         return p
     own = p.default.gpu_memory_utilization or 0.0
-    for share in (percent / 100 for percent in range(round(own * 100), LOWEST_PERCENT - 1, -1)):
+    for share in (
+        percent / 100 for percent in range(round(own * 100), LOWEST_PERCENT - 1, -1)
+    ):
         for chunk in (p.longest, *(size for size in CHUNKS if size < p.longest)):
             # At a small budget and at a large one: a larger step sets more memory aside to reuse.
-            budgets = (min(USUAL_BUDGET, max(SMALLEST_CHUNK, chunk)), max(USUAL_BUDGET, chunk))
-            capped = Settings(long_prefill_token_threshold=chunk, gpu_memory_utilization=share)
-            bills = [p.memory(replace(capped, max_num_batched_tokens=budget)) for budget in budgets]
+            budgets = (
+                min(USUAL_BUDGET, max(SMALLEST_CHUNK, chunk)),
+                max(USUAL_BUDGET, chunk),
+            )
+            capped = Settings(
+                long_prefill_token_threshold=chunk, gpu_memory_utilization=share
+            )
+            bills = [
+                p.memory(replace(capped, max_num_batched_tokens=budget))
+                for budget in budgets
+            ]
             if all(memory is None or memory.survives_logprobs for memory in bills):
-                needed = replace(p.needed, gpu_memory_utilization=share if share < own else None)
+                needed = replace(
+                    p.needed, gpu_memory_utilization=share if share < own else None
+                )
                 if chunk < min(p.default.step_tokens, p.longest):
                     needed = replace(needed, long_prefill_token_threshold=chunk)
                 return replace(p, needed=needed)
-    raise InputError("prompt_logprobs would need more memory than this GPU can spare", hint=LARGER)
+    raise InputError(
+        "prompt_logprobs would need more memory than this GPU can spare", hint=LARGER
+    )

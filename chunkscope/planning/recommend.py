@@ -25,7 +25,12 @@ from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.simulation.result import GAPS
 from chunkscope.simulation.workload import usual_order
-from chunkscope.tokenizers.resolve import DEFAULT_FILE, TIKTOKEN_NAMES, cached_tokenizer, resolve
+from chunkscope.tokenizers.resolve import (
+    DEFAULT_FILE,
+    TIKTOKEN_NAMES,
+    cached_tokenizer,
+    resolve,
+)
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode, SendOrder
 from chunkscope.vllm.flags import release
@@ -62,16 +67,28 @@ def recommend(
     lives = engine_lives(log) if log is not None else ()
     if lives:
         facts = next(life.facts for life in reversed(lives) if life.facts.version)
-        vllm_version, name = vllm_version or facts.version, facts.model or "a model without a name"
+        vllm_version, name = (
+            vllm_version or facts.version,
+            facts.model or "a model without a name",
+        )
         model = model or local_model(name) or local_model(Path(name).name)
         if model is None:
-            hint = "say what it is: --model llama-3.1-8b, or a folder with its config.json"
+            hint = (
+                "say what it is: --model llama-3.1-8b, or a folder with its config.json"
+            )
             raise UsageError(f"the model in the log is not known: {name}", hint=hint)
     if model is None:
-        model = local_model(profile.tokenizer.name.partition("@")[0])  # whose tokenizer counted
+        model = local_model(
+            profile.tokenizer.name.partition("@")[0]
+        )  # whose tokenizer counted
     outputs = request.outputs(chosen_datasets(profile, request.dataset))
-    logs = [dataset.log for dataset in profile.datasets]  # of harnesses that call vLLM itself?
-    calls = all(log and (log.harness == "lighteval" or log.order == LONGEST_FIRST) for log in logs)
+    logs = [
+        dataset.log for dataset in profile.datasets
+    ]  # of harnesses that call vLLM itself?
+    calls = all(
+        log and (log.harness == "lighteval" or log.order == LONGEST_FIRST)
+        for log in logs
+    )
     deployment = Deployment(
         release=release(vllm_version),
         entry=one_of(Entry, entry or (Entry.LLM if calls else Entry.SERVE), "entry"),
@@ -100,11 +117,15 @@ def recommend(
         source=PlanSource(profile_digest=profile.digest()),
         outputs=p.outputs,
         refused=Refused(
-            prompts=p.refused, of=p.lengths.count, room_tokens=p.context - p.output_tokens
+            prompts=p.refused,
+            of=p.lengths.count,
+            room_tokens=p.context - p.output_tokens,
         ),
         chunks=chunked(p.lengths, chunk or None, p.longest),
         decision=decision,
-        decisions={d.name: decide(d.lengths, request.rule) for d in profile.datasets if d.rows},
+        decisions={
+            d.name: decide(d.lengths, request.rule) for d in profile.datasets if d.rows
+        },
         memory=p.memory(settings),
         tried=tried,
         cost=cost,
@@ -121,9 +142,13 @@ def _check_limits(p: Problem) -> None:
         raise UsageError(why, hint=hint)
     if p.request.slo and p.request.mode is not None:
         hint = "leave one out: --mode forces the length rule"
-        raise UsageError(f"--slo and --mode {p.request.mode} cannot be used together", hint=hint)
+        raise UsageError(
+            f"--slo and --mode {p.request.mode} cannot be used together", hint=hint
+        )
     if p.request.slo and not p.can_simulate:
-        hint = "pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`"
+        hint = (
+            "pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`"
+        )
         raise UsageError("--slo needs to know the model and the GPU's speed", hint=hint)
 
 
@@ -153,7 +178,9 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
 
 def _sent_notes(p: Problem) -> Iterator[Note]:
     """What prompts share, which the length rule does not know, and the order they are sent in."""
-    reuse = reuse_together([dataset.prefixes for dataset in p.datasets if dataset.prefixes])
+    reuse = reuse_together(
+        [dataset.prefixes for dataset in p.datasets if dataset.prefixes]
+    )
     tokens = max(1, p.lengths.total)
     read, unread = reuse.cached_tokens / tokens, reuse.unread_tokens / tokens
     if (given := p.request.shared_prefix) is not None:
@@ -180,21 +207,30 @@ def tokenizer_note(profile: Profile, model: ModelShape) -> Note | None:
     if counted.kind == "none" or plain.casefold() == model.load_name.casefold():
         return None
     ours, theirs = (
-        getattr(known_model(name), "tokenizer", None) for name in (plain, model.load_name)
+        getattr(known_model(name), "tokenizer", None)
+        for name in (plain, model.load_name)
     )
     ours = ALIKE.get(plain, plain) if plain in TIKTOKEN_NAMES else ours
     ours = "tekken" if DEFAULT_FILE in plain else ours
     are_named = ours is not None and theirs is not None
     if ours == theirs if are_named else _digest(model.load_name) == counted.digest:
         return None
-    values = {"tokenizer": counted.name, "name": model.name, "command": [*profile.command]}
+    values = {
+        "tokenizer": counted.name,
+        "name": model.name,
+        "command": [*profile.command],
+    }
     return note("other_tokenizer", **values)
 
 
 def _digest(model: str) -> str | None:
     """None where its tokenizer is not on this machine."""
     try:
-        files = resolve(model) if Path(model).expanduser().exists() else cached_tokenizer(model)
+        files = (
+            resolve(model)
+            if Path(model).expanduser().exists()
+            else cached_tokenizer(model)
+        )
         return files.digest() if files else None
     except (ChunkscopeError, OSError):
         return None

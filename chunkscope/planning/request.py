@@ -12,7 +12,12 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
 from chunkscope.planning.rule import DEFAULT_RULE, LengthRule
 from chunkscope.simulation.slo import Slo, read_slo
-from chunkscope.simulation.workload import BATCH, DatasetOutput, arrival_rate, dataset_output
+from chunkscope.simulation.workload import (
+    BATCH,
+    DatasetOutput,
+    arrival_rate,
+    dataset_output,
+)
 from chunkscope.vllm.enums import KvCacheType, Mode, SendOrder, Task
 from chunkscope.vllm.settings import OWN, Settings
 
@@ -37,7 +42,9 @@ class PlanRequest:
     order: SendOrder | None = None
     slo: Slo = ()
     arrivals: str = BATCH
-    concurrency: int | None = None  # requests that the client keeps under way; None: all
+    concurrency: int | None = (
+        None  # requests that the client keeps under way; None: all
+    )
     requests: int | None = None
     seed: int = 0
     price_per_hour: float | None = None  # of one GPU
@@ -58,7 +65,9 @@ class PlanRequest:
             ("dp", fixed.data_parallel_size),
         )
         for name, count in counts:
-            if count is not None and not (isinstance(count, int) and 1 <= count <= 10**7):
+            if count is not None and not (
+                isinstance(count, int) and 1 <= count <= 10**7
+            ):
                 raise UsageError(f"--{name} must be 1 to 10,000,000, not {count!r}")
 
     @classmethod
@@ -96,9 +105,21 @@ class PlanRequest:
 
     def asked_as(self, options: Any) -> "PlanRequest":
         """With what options of `simulate` or `verify` say instead; None or () says nothing."""
-        names = ("requests", "arrivals", "max_output", "shared_prefix", "order", "concurrency")
-        values = {name: getattr(options, name, None) for name in (*names, "slo", "seed", "task")}
-        given = {name: value for name, value in values.items() if value not in (None, ())}
+        names = (
+            "requests",
+            "arrivals",
+            "max_output",
+            "shared_prefix",
+            "order",
+            "concurrency",
+        )
+        values = {
+            name: getattr(options, name, None)
+            for name in (*names, "slo", "seed", "task")
+        }
+        given = {
+            name: value for name, value in values.items() if value not in (None, ())
+        }
         if options.max_output:
             given["max_outputs"] = {}
         return replace(self, **given)
@@ -111,7 +132,9 @@ class PlanRequest:
                 raise _no_such_dataset(name, names)
         asked = [self.max_outputs.get(name, self.max_output) for name in names]
         pairs = zip(datasets, asked, strict=True)
-        return tuple(dataset_output(dataset, self.task, most) for dataset, most in pairs)
+        return tuple(
+            dataset_output(dataset, self.task, most) for dataset, most in pairs
+        )
 
     def output_notes(self, datasets: Sequence[DatasetProfile]) -> tuple[Note, ...]:
         """That nobody knows how long some answers are."""
@@ -144,10 +167,16 @@ def read_max_output(given: MaxOutput | None) -> dict[str, Any]:
     if isinstance(given, Mapping):
         return {"max_outputs": dict(given)}
     texts = [given] if isinstance(given, str) else given
-    pairs = [p.rpartition("=") for text in texts for p in re.split(r"(?<=\d),(?=.*=)", text)]
-    if wrong := next((text for *_, text in pairs if not text.strip().isdecimal()), None):
+    pairs = [
+        p.rpartition("=") for text in texts for p in re.split(r"(?<=\d),(?=.*=)", text)
+    ]
+    if wrong := next(
+        (text for *_, text in pairs if not text.strip().isdecimal()), None
+    ):
         hint = "write `--max-output 256`, or `--max-output gsm8k=300` for one dataset"
-        raise UsageError(f"--max-output: {wrong!r} is not a number of tokens", hint=hint)
+        raise UsageError(
+            f"--max-output: {wrong!r} is not a number of tokens", hint=hint
+        )
     tokens = {name: int(text) for name, _, text in pairs}
     return {"max_output": tokens.pop("", None), "max_outputs": tokens}
 
@@ -168,5 +197,9 @@ def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile,
 
 def _no_such_dataset(name: str, names: Sequence[str]) -> UsageError:
     near = get_close_matches(name, names)
-    hint = f"did you mean {near[0]}?" if near else f"the profile has: {', '.join(names[:10])}"
+    hint = (
+        f"did you mean {near[0]}?"
+        if near
+        else f"the profile has: {', '.join(names[:10])}"
+    )
     return UsageError(f"no such dataset in the profile: {name}", hint=hint)

@@ -46,7 +46,9 @@ class LengthRule:
                 raise UsageError(f"{name} must be at least 1, not {tokens}")
         if not 0 < self.aggressive_factor <= 1:
             factor = self.aggressive_factor
-            raise UsageError(f"aggressive_factor must be over 0 and at most 1, not {factor}")
+            raise UsageError(
+                f"aggressive_factor must be over 0 and at most 1, not {factor}"
+            )
 
 
 DEFAULT_RULE = LengthRule()
@@ -80,7 +82,10 @@ class Decision:
 
 
 def decide(
-    lengths: LengthHistogram, rule: LengthRule = DEFAULT_RULE, *, mode: Mode | None = None
+    lengths: LengthHistogram,
+    rule: LengthRule = DEFAULT_RULE,
+    *,
+    mode: Mode | None = None,
 ) -> Decision:
     """Choose a chunking mode, or take the given one.
 
@@ -91,8 +96,12 @@ def decide(
     """
     longest, p50, p95 = lengths.max, lengths.percentile(50), lengths.percentile(95)
     if longest is None or p50 is None or p95 is None:
-        raise InputError("there are no prompts to decide on", hint="analyze a dataset with rows")
-    by_rule = Mode.CONSERVATIVE if p95 < rule.conservative_threshold else Mode.AGGRESSIVE
+        raise InputError(
+            "there are no prompts to decide on", hint="analyze a dataset with rows"
+        )
+    by_rule = (
+        Mode.CONSERVATIVE if p95 < rule.conservative_threshold else Mode.AGGRESSIVE
+    )
     if longest < rule.off_below:
         by_rule = Mode.OFF
     thresholds = {

@@ -23,7 +23,9 @@ from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings
 
-MOST_REQUESTS = 20_000  # a profile may hold millions of prompts; so many show what a setting does
+MOST_REQUESTS = (
+    20_000  # a profile may hold millions of prompts; so many show what a setting does
+)
 # At a rate: so many times as many as may run at once; with no more nobody would ever wait.
 TURNS, OPEN_REQUESTS = 4, (2_048, 4_096)
 NEAR = 0.01  # of two settings that differ by less, the first is as good
@@ -58,7 +60,9 @@ def draw(
         settings = there.effective(request.settings)
         held, memory = settings.most_running, there.memory(settings)
         if memory is not None:
-            mean = round(together(datasets).mean or 0) + max(output.tokens for output in outputs)
+            mean = round(together(datasets).mean or 0) + max(
+                output.tokens for output in outputs
+            )
             held = min(held, there.requests_of(mean, memory, settings))
         most = sorted((*OPEN_REQUESTS, TURNS * held * settings.parallel.data))[1]
     wanted = request.requests or most
@@ -93,14 +97,18 @@ class Simulator:
     rules: Rules | None = None
     policy: ChunkPolicy = ChunkPolicy.VLLM
     tick: Callable[[], None] = lambda: None
-    runs: dict[Settings, SimulatedRun | None] = field(default_factory=dict)  # by `attempt`
+    runs: dict[Settings, SimulatedRun | None] = field(
+        default_factory=dict
+    )  # by `attempt`
 
     def run(self, settings: Settings, *, timeline: int = 0) -> SimulatedRun:
         """A run with its first `timeline` steps; InputError if a request could never be served."""
         self.tick()
         return run_setting(*self.engine(settings), watch=timeline)
 
-    def highest_rate(self, settings: Settings, **how: Any) -> tuple[SustainedRate, Figures]:
+    def highest_rate(
+        self, settings: Settings, **how: Any
+    ) -> tuple[SustainedRate, Figures]:
         """That keeps the limits, and the run at it; the workload's requests come one a second."""
         return find_rate(*self.engine(settings), tick=self.tick, **how)
 
@@ -109,20 +117,29 @@ class Simulator:
         tokens, pool = self.kv_cache_tokens, self.kv_pool
         if pool is None and tokens is None:
             if (memory := self.deployment.memory(full)) is None:
-                raise _unknown("the size of the KV cache is not known without a model and a GPU")
+                raise _unknown(
+                    "the size of the KV cache is not known without a model and a GPU"
+                )
             tokens = max(1, memory.kv_cache_tokens)
         pool = pool or self.deployment.kv_pool(full, tokens or 1)
         return self.scenario(full), full, pool
 
-    def attempt(self, settings: Settings, give_up: float | None = None) -> SimulatedRun | None:
+    def attempt(
+        self, settings: Settings, give_up: float | None = None
+    ) -> SimulatedRun | None:
         """None where vLLM would not start with it, or a limit is broken, `give_up` times over."""
         full = self.deployment.effective(settings)
         if full not in self.runs:
-            memory, run = self.deployment.memory(full, longest=self.workload.longest), None
+            memory, run = (
+                self.deployment.memory(full, longest=self.workload.longest),
+                None,
+            )
             fits = memory is not None and memory.holds(full.max_model_len or 0)
             if fits and not self.deployment.refusals(full):
                 self.tick()
-                with suppress(InputError):  # the longest request is as large as the cache
+                with suppress(
+                    InputError
+                ):  # the longest request is as large as the cache
                     known, figures = simulated(*self.engine(full), give_up=give_up)
                     run = None if known.broken else figures()
             self.runs[full] = run
@@ -141,7 +158,9 @@ class Simulator:
         if step is None and shape and gpu:
             step = step_model(shape, gpu, settings.parallel, settings.kv_element_bytes)
         if step is None:
-            raise _unknown("how long a step takes is not known without a model and a known GPU")
+            raise _unknown(
+                "how long a step takes is not known without a model and a known GPU"
+            )
         return Scenario(
             requests=self.workload.requests,
             rules=self.rules or self.deployment.release.rules,
@@ -202,7 +221,9 @@ class Simulator:
                 used.append(self.used(one))
         costs = {one: self.against(one, running[0]) for one in running}
         least = min(costs.values(), default=1.0)
-        return next((one for one in running if costs[one] <= least * (1 + NEAR)), unless)
+        return next(
+            (one for one in running if costs[one] <= least * (1 + NEAR)), unless
+        )
 
 
 def _unknown(what: str) -> MissingError:

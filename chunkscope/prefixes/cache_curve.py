@@ -14,8 +14,12 @@ from chunkscope.prefixes.sharing import Path
 from chunkscope.prefixes.tree import Ints, PromptTree
 
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
-MOST_PROMPTS = 2_000  # go through each cache, the first ones: comparing is cheaper than counting
-_LEAST_FOUND = 0.002  # of the tokens: with less to be found, the size of a cache does not matter
+MOST_PROMPTS = (
+    2_000  # go through each cache, the first ones: comparing is cheaper than counting
+)
+_LEAST_FOUND = (
+    0.002  # of the tokens: with less to be found, the size of a cache does not matter
+)
 
 
 class _LruCache:
@@ -27,16 +31,25 @@ class _LruCache:
 
     def __init__(self, full: list[int], partial: list[bool], kv_blocks: int) -> None:
         self.full = full  # by request: its full blocks, those of its answer too
-        self.partial = partial  # by request: one block more while it runs, found by nobody
+        self.partial = (
+            partial  # by request: one block more while it runs, found by nobody
+        )
         self.room = kv_blocks
         self.held = 0  # blocks in the cache
-        self.last_used = [0] * len(full)  # by request: blocks there that it was the last to use
+        self.last_used = [0] * len(
+            full
+        )  # by request: blocks there that it was the last to use
         self.last_user: dict[int, int] = {}  # by branch
-        self.oldest, self.reach = 0, full[0] if full else 0  # who loses blocks next, down to where
+        self.oldest, self.reach = (
+            0,
+            full[0] if full else 0,
+        )  # who loses blocks next, down to where
         self.first_running = 0
         self.running = 0
         self.running_blocks = 0  # shared ones are counted once
-        self.fits = [mine + part <= kv_blocks for mine, part in zip(full, partial, strict=True)]
+        self.fits = [
+            mine + part <= kv_blocks for mine, part in zip(full, partial, strict=True)
+        ]
 
     def begin(self, request: int, path: Path, most_running: int) -> int:
         """Let a request run; how many of its first blocks were there."""
@@ -67,7 +80,11 @@ class _LruCache:
             over, oldest = self.held - self.room, self.oldest
             rest = self.last_used[oldest] - over
             if rest > 0:
-                self.last_used[oldest], self.reach, self.held = rest, self.reach - over, self.room
+                self.last_used[oldest], self.reach, self.held = (
+                    rest,
+                    self.reach - over,
+                    self.room,
+                )
             else:
                 self.held -= self.last_used[oldest]
                 self.last_used[oldest] = 0
@@ -91,7 +108,9 @@ def lru_cached_tokens(
     return tree.cached(known)
 
 
-def curve(as_sent: PromptTree, best: PromptTree, output_tokens: int) -> Iterator[CachedAt]:
+def curve(
+    as_sent: PromptTree, best: PromptTree, output_tokens: int
+) -> Iterator[CachedAt]:
     """What each order finds, from room for two of the longest prompts up to where both are flat."""
     ideal = int(as_sent.ideal.sum())
     if ideal < max(1, _LEAST_FOUND * int(as_sent.tokens.sum())):
@@ -99,7 +118,9 @@ def curve(as_sent: PromptTree, best: PromptTree, output_tokens: int) -> Iterator
     longest = int(as_sent.tokens.max(initial=0))
     least = 2 * (longest + output_tokens + as_sent.block_size)
     sizes = [size for size in _CAPACITIES if size >= least]
-    sent, sorted_ = (_cached_by_size(tree, sizes, output_tokens) for tree in (as_sent, best))
+    sent, sorted_ = (
+        _cached_by_size(tree, sizes, output_tokens) for tree in (as_sent, best)
+    )
     for place in range(max(len(sent), len(sorted_))):
         yield CachedAt(
             kv_tokens=sizes[place],
@@ -108,7 +129,9 @@ def curve(as_sent: PromptTree, best: PromptTree, output_tokens: int) -> Iterator
         )
 
 
-def _cached_by_size(tree: PromptTree, sizes: Sequence[int], output_tokens: int) -> list[int]:
+def _cached_by_size(
+    tree: PromptTree, sizes: Sequence[int], output_tokens: int
+) -> list[int]:
     """What caches find, up to the first that finds nearly all: by the first prompts, to scale."""
     first = tree.in_order(np.arange(min(len(tree.ends), MOST_PROMPTS)))
     whole, part = int(tree.ideal.sum()), int(first.ideal.sum())

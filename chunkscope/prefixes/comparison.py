@@ -37,7 +37,9 @@ class TextComparison:
         self._blocks = 0
         self._ends: list[bytes] = []  # the first and the last prompt by their bytes
 
-    def add(self, prompts: Sequence[bytes], reads: Sequence[bool] | None = None) -> None:
+    def add(
+        self, prompts: Sequence[bytes], reads: Sequence[bool] | None = None
+    ) -> None:
         """Prompts by their ids; `reads` says whether each reads from vLLM's cache, as most do."""
         candidates = [*self._ends, min(prompts), max(prompts)]
         self._ends = [min(candidates), max(candidates)]
@@ -72,15 +74,23 @@ class TextComparison:
         whole = {"out_of_prompts": len(lengths), "out_of_tokens": sum(lengths)} | known
         reuse = PrefixReuse(prompts=len(lengths), tokens=sum(lengths), **whole)
         lengths = sorted(lengths, reverse=True) if longest_first else lengths
-        return reuse, Sharing(lengths=Numbers(lengths), ends=Numbers([NOTHING] * len(lengths)))
+        return reuse, Sharing(
+            lengths=Numbers(lengths), ends=Numbers([NOTHING] * len(lengths))
+        )
 
 
-def sent_ids(ids: bytes | int, special_tokens: int, most_tokens: int | None = None) -> bytes | None:
+def sent_ids(
+    ids: bytes | int, special_tokens: int, most_tokens: int | None = None
+) -> bytes | None:
     """Ids with special tokens before them, cut from the left; None where only lengths are known."""
     if isinstance(ids, int):
         return None
     whole = _SPECIAL * special_tokens + ids if special_tokens else ids
-    return whole if most_tokens is None else whole[max(0, len(whole) - most_tokens * ID_BYTES) :]
+    return (
+        whole
+        if most_tokens is None
+        else whole[max(0, len(whole) - most_tokens * ID_BYTES) :]
+    )
 
 
 class TraceComparison:
@@ -122,12 +132,19 @@ def measure(tree: "PromptTree", longest_first: bool, **known: Any) -> Measured:
 
     best = tree.in_order(tree.depth_first())
     as_sent = tree
-    if longest_first:  # lm-eval's order: of one length those that begin alike are together
+    if (
+        longest_first
+    ):  # lm-eval's order: of one length those that begin alike are together
         as_sent = best.in_order(np.argsort(-best.tokens, kind="stable"))
     cached = found_if_read = int(as_sent.ideal.sum())
     if not tree.reads.all():
-        found_if_read = int(replace(as_sent, reads=np.ones_like(tree.reads)).ideal.sum())
-    whole = {"out_of_prompts": len(tree.ends), "out_of_tokens": int(tree.tokens.sum())} | known
+        found_if_read = int(
+            replace(as_sent, reads=np.ones_like(tree.reads)).ideal.sum()
+        )
+    whole = {
+        "out_of_prompts": len(tree.ends),
+        "out_of_tokens": int(tree.tokens.sum()),
+    } | known
     reuse = PrefixReuse(
         prompts=len(tree.ends),
         tokens=int(tree.tokens.sum()),

@@ -16,16 +16,26 @@ TEXTS = 64  # that are compared, of a dataset
 CHARS = 6_000  # of a text
 _WORD = re.compile(r"\w{1,8}\W*|\W+")
 _WINDOW = 32  # characters that have to be the same for a word to be at a place that is the same
-_LEAST_CHARS, _LEAST_PART = 400, 0.25  # of a text, that another one has too: less is not lost
-_MOST_NEW = 0.2  # of a text up to what is lost: more is a document, not a small difference
-_FEWEST, _LEAST_TEXTS = 4, 0.1  # texts that have to miss another, of the sample: fewer are chance
+_LEAST_CHARS, _LEAST_PART = (
+    400,
+    0.25,
+)  # of a text, that another one has too: less is not lost
+_MOST_NEW = (
+    0.2  # of a text up to what is lost: more is a document, not a small difference
+)
+_FEWEST, _LEAST_TEXTS = (
+    4,
+    0.1,
+)  # texts that have to miss another, of the sample: fewer are chance
 _LEAST_LOST = 0.05  # of all tokens: less is not worth a line
 _CUT_WORD = re.compile(r"\s\S*$")
 _AROUND = 24  # characters that are shown on each side of a difference
 
 S = TypeVar("S", str, bytes)
 Text = tuple[int, str]  # with its position
-Miss = tuple[int, Text, Text]  # how many characters are lost; the text, and what it misses
+Miss = tuple[
+    int, Text, Text
+]  # how many characters are lost; the text, and what it misses
 
 
 def same_start(one: S, other: S) -> int:
@@ -75,25 +85,38 @@ def misses_in(sample: Sequence[Text]) -> list[Miss]:
     """Texts that have much of an earlier one, behind what they and others begin with: how many
     characters, and both. None if there are only a few, which is chance."""
     sample = sorted(sample)
-    texts, enough = [text for _, text in sample], max(_FEWEST, _LEAST_TEXTS * len(sample))
+    texts, enough = (
+        [text for _, text in sample],
+        max(_FEWEST, _LEAST_TEXTS * len(sample)),
+    )
     shared = [0] * len(texts)  # by text, the longest beginning that another has too
-    for one, other in pairwise(sorted(range(len(texts)), key=lambda place: texts[place])):
+    for one, other in pairwise(
+        sorted(range(len(texts)), key=lambda place: texts[place])
+    ):
         same = same_start(texts[one], texts[other])
         shared[one], shared[other] = max(shared[one], same), max(shared[other], same)
     least = [max(_LEAST_CHARS, int(_LEAST_PART * len(text))) for text in texts]
     may_lose = [len(t) - s >= n for t, s, n in zip(texts, shared, least, strict=True)]
     if sum(may_lose) < enough:
         return []
-    first_with: dict[str, int] = {}  # by what is at a word's place: the first text that has it
+    first_with: dict[
+        str, int
+    ] = {}  # by what is at a word's place: the first text that has it
     misses: list[Miss] = []
     for number, text in enumerate(texts):
         words = [match.span() for match in _WORD.finditer(text)]
         windows = [text[start : start + _WINDOW] for start, _ in words]
         earlier_ones = zip(words, map(first_with.get, windows), strict=True)
-        again = [(*word, earlier) for word, earlier in earlier_ones if earlier is not None]
+        again = [
+            (*word, earlier) for word, earlier in earlier_ones if earlier is not None
+        ]
         for what in windows:
             first_with.setdefault(what, number)
-        lost = [(end - start, earlier) for start, end, earlier in again if start >= shared[number]]
+        lost = [
+            (end - start, earlier)
+            for start, end, earlier in again
+            if start >= shared[number]
+        ]
         lost_chars = sum(size for size, _ in lost)
         if lost_chars < least[number]:
             continue

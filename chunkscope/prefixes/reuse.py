@@ -63,13 +63,19 @@ class PrefixReuse:
     tokens: int
     out_of_prompts: int
     out_of_tokens: int
-    common_tokens: int | None  # that every prompt begins with; None: of several datasets
+    common_tokens: (
+        int | None
+    )  # that every prompt begins with; None: of several datasets
     cached_tokens: int = 0
-    unread_tokens: int = 0  # that likelihood requests would find too, if they read the cache
+    unread_tokens: int = (
+        0  # that likelihood requests would find too, if they read the cache
+    )
     block_size: int = BLOCK_SIZE
     capacities: tuple[CachedAt, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
-    output_tokens: int | None = None  # None where it is not known: an answer of one token
+    output_tokens: int | None = (
+        None  # None where it is not known: an answer of one token
+    )
     scoring: Scoring | None = None  # of likelihood requests
 
     @property
@@ -83,7 +89,11 @@ class PrefixReuse:
 
     def scaled(self, tokens: int) -> int:
         """From the prompts that were compared to all of the dataset."""
-        return round(tokens * self.out_of_tokens / self.tokens) if self.is_partial else tokens
+        return (
+            round(tokens * self.out_of_tokens / self.tokens)
+            if self.is_partial
+            else tokens
+        )
 
 
 def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
@@ -95,13 +105,20 @@ def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
     sharing = [reuse for reuse in datasets if reuse.cached_tokens]
     capacities = []
     for size in sorted({at.kv_tokens for reuse in sharing for at in reuse.capacities}):
-        smaller = [[at for at in reuse.capacities if at.kv_tokens <= size] for reuse in sharing]
+        smaller = [
+            [at for at in reuse.capacities if at.kv_tokens <= size] for reuse in sharing
+        ]
         if all(smaller):
-            pairs = [(reuse, sizes[-1]) for reuse, sizes in zip(sharing, smaller, strict=True)]
+            pairs = [
+                (reuse, sizes[-1])
+                for reuse, sizes in zip(sharing, smaller, strict=True)
+            ]
             as_sent = sum(reuse.scaled(at.cached_tokens) for reuse, at in pairs)
             best = sum(reuse.scaled(at.best_order_cached_tokens) for reuse, at in pairs)
             capacities.append(
-                CachedAt(kv_tokens=size, cached_tokens=as_sent, best_order_cached_tokens=best)
+                CachedAt(
+                    kv_tokens=size, cached_tokens=as_sent, best_order_cached_tokens=best
+                )
             )
     return PrefixReuse(
         prompts=sum(reuse.prompts for reuse in datasets),

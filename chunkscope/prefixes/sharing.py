@@ -13,7 +13,9 @@ from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 
 MOST_PROMPTS = 20_000  # that are kept one by one
 RUN = 50  # prompts that stay together in a sample: neighbours often share what others do not
-NOTHING = -1  # the stretch of a prompt that shares nothing, and before one that begins a prompt
+NOTHING = (
+    -1
+)  # the stretch of a prompt that shares nothing, and before one that begins a prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,9 @@ def depths(stretches: Sequence[Stretch]) -> list[int]:
     """
     ends: list[int] = []
     for stretch in stretches:
-        ends.append((ends[stretch.parent] if stretch.parent >= 0 else 0) + stretch.tokens)
+        ends.append(
+            (ends[stretch.parent] if stretch.parent >= 0 else 0) + stretch.tokens
+        )
     return ends
 
 
@@ -53,9 +57,13 @@ def block_paths(stretches: Sequence[Stretch], block_size: int) -> list[Path]:
     A block belongs to the stretch of its last token: with that, prompts share all before it.
     """
     paths: list[Path] = []
-    for place, (stretch, depth) in enumerate(zip(stretches, depths(stretches), strict=True)):
+    for place, (stretch, depth) in enumerate(
+        zip(stretches, depths(stretches), strict=True)
+    ):
         before = paths[stretch.parent] if stretch.parent >= 0 else ()
-        part = PathPart(place, (depth - stretch.tokens) // block_size, depth // block_size)
+        part = PathPart(
+            place, (depth - stretch.tokens) // block_size, depth // block_size
+        )
         paths.append((*before, part) if part.start < part.end else before)
     return paths
 
@@ -94,7 +102,9 @@ class Sharing:
         return tuple(Stretch(parent=parent, tokens=tokens) for parent, tokens in pairs)
 
 
-def stretches_together(sharings: Sequence[Sharing | None]) -> tuple[tuple[Stretch, ...], list[int]]:
+def stretches_together(
+    sharings: Sequence[Sharing | None],
+) -> tuple[tuple[Stretch, ...], list[int]]:
     """The stretches of several datasets as one tree, and where those of each begin in it."""
     stretches: list[Stretch] = []
     starts: list[int] = []

@@ -68,12 +68,18 @@ class PromptTree:
     def sizes(self) -> list[int]:
         """By stretch, its blocks."""
         before = [*self.depths, 0]
-        return [depth - before[up] for depth, up in zip(self.depths, self.parents, strict=True)]
+        return [
+            depth - before[up]
+            for depth, up in zip(self.depths, self.parents, strict=True)
+        ]
 
     @cached_property
     def members(self) -> tuple[list[int], list[int]]:
         """By stretch, how many prompts begin with it, and the first of them."""
-        counts, first = [0] * (len(self.parents) + 1), [len(self.ends)] * (len(self.parents) + 1)
+        counts, first = (
+            [0] * (len(self.parents) + 1),
+            [len(self.ends)] * (len(self.parents) + 1),
+        )
         for row, stretch in reversed([*enumerate(self.ends.tolist())]):
             counts[stretch] += 1
             first[stretch] = row
@@ -84,13 +90,18 @@ class PromptTree:
 
     def depth_first(self) -> Ints:
         """The order in which each prompt follows one that it shares most with."""
-        ways: list[tuple[int, ...]] = []  # by stretch, the first prompt of each on the way to it
+        ways: list[
+            tuple[int, ...]
+        ] = []  # by stretch, the first prompt of each on the way to it
         for up, first in zip(self.parents, self.members[1], strict=True):
             ways.append((*(ways[up] if up != NOTHING else ()), first))
         ways.append(())
         goes_on = (self.full > np.array([*self.depths, 0])[self.ends]).tolist()
         rows = zip(self.ends.tolist(), goes_on, strict=True)
-        keys = [(*ways[end], row) if own else ways[end] for row, (end, own) in enumerate(rows)]
+        keys = [
+            (*ways[end], row) if own else ways[end]
+            for row, (end, own) in enumerate(rows)
+        ]
         return np.array(sorted(range(len(keys)), key=keys.__getitem__))
 
     # -- what is kept ----------------------------------------------------------------------------
@@ -123,7 +134,11 @@ class PromptTree:
 
 
 def tree_of_blocks(
-    blocks: Ints, full: Ints, tokens: Ints, reads: Sequence[bool], block_size: int = BLOCK_SIZE
+    blocks: Ints,
+    full: Ints,
+    tokens: Ints,
+    reads: Sequence[bool],
+    block_size: int = BLOCK_SIZE,
 ) -> PromptTree:
     """The tree of prompts given as block numbers, those of all prompts one after the other.
 
@@ -132,7 +147,9 @@ def tree_of_blocks(
     rows = np.repeat(np.arange(len(full)), full)
     is_shared = np.bincount(blocks)[blocks] > 1
     blocks, rows = blocks[is_shared], rows[is_shared]
-    shared = np.bincount(rows, minlength=len(full))  # by prompt: its first blocks, so many
+    shared = np.bincount(
+        rows, minlength=len(full)
+    )  # by prompt: its first blocks, so many
     starts = np.cumsum(shared) - shared
     before = np.concatenate(([NOTHING], blocks))[:-1]
     before[starts[shared > 0]] = NOTHING
@@ -149,7 +166,9 @@ def tree_of_blocks(
     rows_of = rows[places]
     ends = np.full(len(full), NOTHING)
     ends[rows_of] = stretches  # the last to be written is the deepest
-    above = np.where(np.diff(rows_of, prepend=NOTHING) == 0, np.roll(stretches, 1), NOTHING)
+    above = np.where(
+        np.diff(rows_of, prepend=NOTHING) == 0, np.roll(stretches, 1), NOTHING
+    )
     firsts = np.sort(first)
     return PromptTree(
         tokens=tokens,
@@ -173,12 +192,18 @@ def tree_of_prompts(prompts: Sequence[bytes], reads: Sequence[bool]) -> PromptTr
     often = Counter(prompt[:_BLOCK_BYTES] for prompt in prompts)
     shared = full * [often[prompt[:_BLOCK_BYTES]] > 1 for prompt in prompts]  # at most
     sizes = (shared * _BLOCK_BYTES).tolist()
-    whole = b"".join([prompt[:size] for prompt, size in zip(prompts, sizes, strict=True)])
+    whole = b"".join(
+        [prompt[:size] for prompt, size in zip(prompts, sizes, strict=True)]
+    )
     ids = np.frombuffer(whole, "<u4").reshape(-1, BLOCK_SIZE)
     starts = np.cumsum(shared) - shared
     places = np.arange(len(ids)) - np.repeat(starts, shared)
-    sums = ids.astype(np.uint64) @ (_mixed(np.arange(BLOCK_SIZE, dtype=np.uint64)) | np.uint64(1))
-    running = np.cumsum(_mixed(sums + _mixed(places.astype(np.uint64))), dtype=np.uint64)
+    sums = ids.astype(np.uint64) @ (
+        _mixed(np.arange(BLOCK_SIZE, dtype=np.uint64)) | np.uint64(1)
+    )
+    running = np.cumsum(
+        _mixed(sums + _mixed(places.astype(np.uint64))), dtype=np.uint64
+    )
     before = np.concatenate((np.zeros(1, np.uint64), running))[starts]
     _, blocks = np.unique(running - np.repeat(before, shared), return_inverse=True)
     return replace(tree_of_blocks(blocks, shared, tokens, reads), full=full)
@@ -203,7 +228,11 @@ def block_size_of(tokens: Ints, counts: Ints) -> int | None:
     tokens, counts = tokens[counts > 0], counts[counts > 0]
     several = counts > 1
     least = int((-(-tokens // counts)).max())
-    most = int((-(-tokens[several] // (counts[several] - 1)) - 1).min(initial=np.iinfo(int).max))
+    most = int(
+        (-(-tokens[several] // (counts[several] - 1)) - 1).min(
+            initial=np.iinfo(int).max
+        )
+    )
     sizes = (*_USUAL_SIZES, *(1 << power for power in range(40)), least)
     return next((size for size in sizes if 0 < least <= size <= most), None)
 
@@ -219,7 +248,9 @@ def tree_of_trace(tokens: Ints, counts: Ints, ids: Ints) -> PromptTree | None:
         return None
     # A shorter block at the end is another than a whole one of the same number.
     sizes = np.full(len(ids), size)
-    sizes[(np.cumsum(counts) - 1)[counts > 0]] = (tokens - (counts - 1) * size)[counts > 0]
+    sizes[(np.cumsum(counts) - 1)[counts > 0]] = (tokens - (counts - 1) * size)[
+        counts > 0
+    ]
     _, numbers = np.unique(ids, return_inverse=True)
     _, blocks = np.unique(numbers * (size + 1) + sizes, return_inverse=True)
     before = np.concatenate(([-1], blocks))[:-1]

@@ -14,32 +14,98 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import printable
 from chunkscope.prompts import chat, paths
 from chunkscope.prompts.harness.log import as_dict, as_list
-from chunkscope.prompts.paths import QUESTIONS, RECORD, FieldPath, Leaf, Steps, lists_in, of_one
-from chunkscope.prompts.selection import Selection, chat_of, lengths_of, text_of, trace_columns
+from chunkscope.prompts.paths import (
+    QUESTIONS,
+    RECORD,
+    FieldPath,
+    Leaf,
+    Steps,
+    lists_in,
+    of_one,
+)
+from chunkscope.prompts.selection import (
+    Selection,
+    chat_of,
+    lengths_of,
+    text_of,
+    trace_columns,
+)
 from chunkscope.sources.base import DataError
 from chunkscope.sources.json_rows import begins_a_chat
 
 # Surest first. Many sets spell them with a capital.
 TEXT_FIELDS = (
-    *("prompt", "question", "input", "inputs", "text", "instruction", "query", "problem"),
-    *("problem_statement", "task", "content", "sentence", "turns", "prompts", "questions"),
-    *("goal", "intent", "premise", "ctx", "passage", "document", "article", "context", "story"),
+    *(
+        "prompt",
+        "question",
+        "input",
+        "inputs",
+        "text",
+        "instruction",
+        "query",
+        "problem",
+    ),
+    *(
+        "problem_statement",
+        "task",
+        "content",
+        "sentence",
+        "turns",
+        "prompts",
+        "questions",
+    ),
+    *(
+        "goal",
+        "intent",
+        "premise",
+        "ctx",
+        "passage",
+        "document",
+        "article",
+        "context",
+        "story",
+    ),
     *("sentence1", "question1", "dialogue", "behavior"),
 )
 # Two fields that are one prompt.
 _PAIRS = (("instruction", "input"), ("premise", "hypothesis"))
 # These names often hold a label, or the name of a file, beside a prompt of another name.
-_OFTEN_LABELS = {"task", "content", "goal", "text", "input", "document", "context", "intent"}
+_OFTEN_LABELS = {
+    "task",
+    "content",
+    "goal",
+    "text",
+    "input",
+    "document",
+    "context",
+    "intent",
+}
 _FEWEST_BREAKS = 9  # between lines, of a text without empty ones: each may be a prompt
 # Inside an object called `question` or `prompt`, what is asked.
 _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 # A part of a longer name that says as much: `question_content`, `user_input`.
 _PROMPT_WORDS = {*QUESTIONS, "task", "intent", "statement", "input", "user", "qa"}
 # A part of the name of what is sent with a question, however short.
-_GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
+_GIVEN = {
+    "context",
+    "contexts",
+    "passage",
+    "history",
+    "body",
+    "sentence",
+    "pre",
+    "post",
+    "suffix",
+}
 _GIVEN |= {"rule", "rules", "requirements", "interface", "starter_code", "cropped_code"}
 _GIVEN |= {"options", "choices", "all_answers", "passages", "document", "documents"}
-_RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
+_RUNS = {
+    "traj",
+    "trajectory",
+    "trajectories",
+    "messages",
+    "chat",
+}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(
     "(answer|output|target|response|solution|completion|label|reference|explanation|rationale|test"
@@ -78,14 +144,19 @@ def are_identifiers(values: Sequence[str]) -> bool:
     """
     texts = [value.strip() for value in values if value.strip()]
     return bool(texts) and all(
-        (_WORD.fullmatch(text) and _MARK.search(text)) or _MOMENT_OR_PLACE.fullmatch(text)
+        (_WORD.fullmatch(text) and _MARK.search(text))
+        or _MOMENT_OR_PLACE.fullmatch(text)
         for text in texts
     )
 
 
 def are_labels(values: Sequence[str]) -> bool:
     """Whether texts are a few short words over and over, such as the name of a subtask."""
-    return len(values) > 3 and max(map(len, values)) <= 40 and len({*values}) * 2 <= len(values)
+    return (
+        len(values) > 3
+        and max(map(len, values)) <= 40
+        and len({*values}) * 2 <= len(values)
+    )
 
 
 def is_prose(text: str) -> bool:
@@ -100,11 +171,15 @@ Candidate = tuple[int, Selection]
 class Guess:
     """`answers` is where answers and choices are, which are not pointed at as text to include."""
 
-    def __init__(self, head: Sequence[Any], answers: Sequence[Steps], vllm: chat.Release) -> None:
+    def __init__(
+        self, head: Sequence[Any], answers: Sequence[Steps], vllm: chat.Release
+    ) -> None:
         self.head, self.answers, self.vllm = head, answers, vllm
         self.keys = paths.keys_of(head)
         self.leaves = {leaf.path.steps: leaf for leaf in paths.leaves(head)}
-        others = (k for k in self.keys if (k,) not in self.leaves and not is_no_prompt(k))
+        others = (
+            k for k in self.keys if (k,) not in self.leaves and not is_no_prompt(k)
+        )
         self.tables = [key for key in others if "table" in key.lower()]
         # A length that most records give, of more tokens than they have characters.
         name = (trace_columns(head) or ("",))[0]
@@ -113,19 +188,35 @@ class Guess:
         self.longer = [name] if long * 2 > len(head) else []
         # Columns in which most records have a text, and those of them that ask something.
         columns = [leaf for leaf in self.leaves.values() if len(leaf.path.steps) == 1]
-        self.common = [leaf for leaf in columns if sum(map(bool, leaf.texts)) * 2 > len(head)]
-        names = [leaf.path.text for leaf in self.common if not is_no_prompt(leaf.path.text)]
-        self.asks = {part for name in names for part in _name_parts(name)} & {*QUESTIONS, "input"}
+        self.common = [
+            leaf for leaf in columns if sum(map(bool, leaf.texts)) * 2 > len(head)
+        ]
+        names = [
+            leaf.path.text for leaf in self.common if not is_no_prompt(leaf.path.text)
+        ]
+        self.asks = {part for name in names for part in _name_parts(name)} & {
+            *QUESTIONS,
+            "input",
+        }
         texts = (
             leaf
             for leaf in self.leaves.values()
-            if leaf.chats or sum(map(is_prose, leaf.texts)) * 2 > sum(map(bool, leaf.texts))
+            if leaf.chats
+            or sum(map(is_prose, leaf.texts)) * 2 > sum(map(bool, leaf.texts))
             if "generated" not in leaf.path.text  # as in the results of `vllm bench`
         )
-        self.prose = prose = sorted(texts, key=lambda f: ("rejected" in f.path.text, -f.chars))
+        self.prose = prose = sorted(
+            texts, key=lambda f: ("rejected" in f.path.text, -f.chars)
+        )
         # Fields of prose that no name speaks against, the longest first; code, if not the answer.
-        code = {"code"} if {"answer", "output", "label"} & {*map(str.lower, self.keys)} else set()
-        self.likely = [f for f in prose if f.path.text in code or not is_no_prompt(f.path.text)]
+        code = (
+            {"code"}
+            if {"answer", "output", "label"} & {*map(str.lower, self.keys)}
+            else set()
+        )
+        self.likely = [
+            f for f in prose if f.path.text in code or not is_no_prompt(f.path.text)
+        ]
 
     def best(self) -> Selection:
         """The first candidate that fits most records, else the one that fits the most of them."""
@@ -144,7 +235,11 @@ class Guess:
             steps = leaf.path.steps
             rows = lists_in(steps[:-1]) if len(self.head) == 1 else ()  # of a document
             parts = [of_one(steps, steps), *rows]
-            names = [part.text for part in parts] if rows else [self._option(leaf, is_chat=True)]
+            names = (
+                [part.text for part in parts]
+                if rows
+                else [self._option(leaf, is_chat=True)]
+            )
             likely = " --each ".join(shlex.quote(printable(name)) for name in names)
             raise DataError("unknown_prompt", **table, cause="likely", likely=likely)
         raise DataError("unknown_prompt", **table)
@@ -168,16 +263,24 @@ class Guess:
         chats = [f.path.steps for f in self.likely if f.chats * 2 >= len(self.head)]
         chats.sort(key=len)
         # Messages are what was sent, unless a question stands beside what went before it.
-        sure = [one for one in chats if not self.asks or _RUNS & {str(s).lower() for s in one}]
+        sure = [
+            one
+            for one in chats
+            if not self.asks or _RUNS & {str(s).lower() for s in one}
+        ]
         yield from self._chats(*sure)
         yield from self._one_by_one()
         # `question`, or the text of an object of that name: `question.stem`.
-        names = [key for name in TEXT_FIELDS for key in self.keys if key.lower() == name]
+        names = [
+            key for name in TEXT_FIELDS for key in self.keys if key.lower() == name
+        ]
         for name in names:
             yield from self._texts((name,))
             inner = (self.leaves.get((name, key)) for key in _TEXT_KEYS)
             yield from map(self._text, filter(None, inner))
-        first, second = (FieldPath(("turns", turn, "content")) for turn in (0, 1))  # Arena-Hard's
+        first, second = (
+            FieldPath(("turns", turn, "content")) for turn in (0, 1)
+        )  # Arena-Hard's
         single = [r for r in self.head if first.find(r) and second.find(r) is None]
         yield len(single), text_of(first)
         yield from self._chats(*(steps for steps in chats if steps not in sure))
@@ -185,27 +288,46 @@ class Guess:
         inner = (self.leaves.get((key, name)) for key in keys for name in TEXT_FIELDS)
         yield from map(self._text, filter(None, inner))
         # A length beside a text prompt says little of another tokenizer: then the text is counted.
-        above = dict.fromkeys(s[:n] for s in self.leaves for n in range(len(s)) if ... not in s)
+        above = dict.fromkeys(
+            s[:n] for s in self.leaves for n in range(len(s)) if ... not in s
+        )
         for place in sorted(above, key=len):
             objects = [as_dict(FieldPath(place).find(record)) for record in self.head]
             if trace := trace_columns(objects):
-                yield sum(trace.prompt in r for r in objects), lengths_of(trace, self.head, place)
+                yield (
+                    sum(trace.prompt in r for r in objects),
+                    lengths_of(trace, self.head, place),
+                )
         # The longest column of a table without a header, whose columns readers call column0...
         if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
             column = max(self.leaves.values(), key=lambda leaf: leaf.chars)
             notes = (note("no_header", field=column.path.text),)
             yield len(column.texts), text_of(column.path, notes=notes)
         # `question_content`, `user_prompt`: of names that sound like one, that with most text.
-        texts = [leaf for leaf in self.likely if not leaf.chats and len(leaf.path.steps) == 1]
-        yield from [self._text(leaf) for leaf in texts if _sounds_like_a_prompt(leaf)][:1]
+        texts = [
+            leaf for leaf in self.likely if not leaf.chats and len(leaf.path.steps) == 1
+        ]
+        yield from [self._text(leaf) for leaf in texts if _sounds_like_a_prompt(leaf)][
+            :1
+        ]
         # The only text in most records, or the only likely one, unless it is there to name them.
         common = [leaf for leaf in self.common if not are_identifiers(leaf.texts)]
-        likely = self.likely if self.head[1:] else self.likely[:1]  # a message beside the rows?
-        if likely and (len(common) == 1 or (self.head[1:] and likely == self.prose[:1])):
+        likely = (
+            self.likely if self.head[1:] else self.likely[:1]
+        )  # a message beside the rows?
+        if likely and (
+            len(common) == 1 or (self.head[1:] and likely == self.prose[:1])
+        ):
             common = [leaf for leaf in common if leaf in likely]
-        for leaf in common if len(common) == 1 and not are_labels(common[0].texts) else ():
-            is_asked = leaf in self.prose or len(self.leaves) == 1  # no word beside numbers
-            if is_asked and (not is_no_prompt(leaf.path.text) or _sounds_like_a_prompt(leaf)):
+        for leaf in (
+            common if len(common) == 1 and not are_labels(common[0].texts) else ()
+        ):
+            is_asked = (
+                leaf in self.prose or len(self.leaves) == 1
+            )  # no word beside numbers
+            if is_asked and (
+                not is_no_prompt(leaf.path.text) or _sounds_like_a_prompt(leaf)
+            ):
                 yield self._text(leaf)
 
     def _chats(self, *fields: Steps) -> Iterator[Candidate]:
@@ -214,7 +336,9 @@ class Guess:
 
     def _chat(self, path: FieldPath) -> Selection:
         uncounted, outer = [], FieldPath(path.steps[:-1])
-        if path.steps[-1:] == (0,) and any(map(FieldPath((*outer.steps, 1)).find, self.head)):
+        if path.steps[-1:] == (0,) and any(
+            map(FieldPath((*outer.steps, 1)).find, self.head)
+        ):
             uncounted.append(_left_out(path.text, [], [], f"--each={outer.text}"))
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         more, notes = self._companions([path], beside, is_chat=True)
@@ -228,13 +352,25 @@ class Guess:
         by_name = {key.lower(): self.leaves.get((key,)) for key in self.keys}
         for steps in fields:
             name, leaf = str(steps[0]).lower(), self.leaves.get(steps)
-            values = [text for text in leaf.texts if re.search(r"\w", text)] if leaf else []
+            values = (
+                [text for text in leaf.texts if re.search(r"\w", text)] if leaf else []
+            )
             labels = are_labels(values)
-            is_a_word = (labels and not any(map(is_prose, values))) or are_identifiers(values)
+            is_a_word = (labels and not any(map(is_prose, values))) or are_identifiers(
+                values
+            )
             is_encoded = is_a_word and min(map(len, values)) > 100  # BrowseComp's
-            if (labels and name in _OFTEN_LABELS) or (is_a_word and self.likely) or is_encoded:
+            if (
+                (labels and name in _OFTEN_LABELS)
+                or (is_a_word and self.likely)
+                or is_encoded
+            ):
                 continue
-            pairs = [[*filter(None, map(by_name.get, pair))] for pair in _PAIRS if name in pair]
+            pairs = [
+                [*filter(None, map(by_name.get, pair))]
+                for pair in _PAIRS
+                if name in pair
+            ]
             yield from (self._text(*pair) for pair in pairs if len(pair) > 1)
             if leaf and values:
                 yield self._text(leaf)
@@ -248,42 +384,72 @@ class Guess:
 
     def _text(self, *fields: Leaf) -> Candidate:
         own = [leaf.path for leaf in fields]
-        numbered = [f.path for f in self.common if _shape(f.path.text) == _shape(own[0].text)]
+        numbered = [
+            f.path for f in self.common if _shape(f.path.text) == _shape(own[0].text)
+        ]
         own = numbered if len(numbered) > 1 else own
-        half, known = len(self.head) / 2, [name for name in chat.TOOL_FIELDS if name in self.keys]
-        as_json = [n for n in known if sum(chat.has_functions(n, r) for r in self.head) > half][:1]
+        half, known = (
+            len(self.head) / 2,
+            [name for name in chat.TOOL_FIELDS if name in self.keys],
+        )
+        as_json = [
+            n for n in known if sum(chat.has_functions(n, r) for r in self.head) > half
+        ][:1]
         as_json += self.tables
         more, notes = self._companions(own, [(name,) for name in as_json])
         beside = [*(f"{name}|json" for name in as_json), *more]
         names = [path.text for path in own]
         others = [leaf.path for leaf in self.likely if leaf.path != own[0]]
-        wholes = [path.text for path in others if self._holds(path, own[0])] + self.longer
+        wholes = [
+            path.text for path in others if self._holds(path, own[0])
+        ] + self.longer
         parts = (wholes[:1], []) if wholes else (beside, names)
         uncounted = [_left_out(" + ".join(names), *parts)] if parts[0] else []
-        return len(fields[0].texts), text_of(*own, asks=0, uncounted=uncounted, notes=notes)
+        return len(fields[0].texts), text_of(
+            *own, asks=0, uncounted=uncounted, notes=notes
+        )
 
     def _one_by_one(self) -> Iterator[Candidate]:
         """A document and questions about it: L-Eval's with as many answers, or objects that ask,
         as in SQuAD's lists of lists. Only where no question is of the whole row."""
         texts = [leaf.path.steps for leaf in self.likely if not leaf.chats]
-        rows = {s: sum(_holds_questions(s, r) for r in self.head) for s in self.leaves if ... in s}
+        rows = {
+            s: sum(_holds_questions(s, r) for r in self.head)
+            for s in self.leaves
+            if ... in s
+        }
         for steps, count in rows.items() if not self.asks - {"input"} else ():
             last = max(n for n, step in enumerate(steps) if step is ...)
-            beside = [s for s in texts if s[:last] != steps[:last] and self._is_about(steps, s)]
+            beside = [
+                s
+                for s in texts
+                if s[:last] != steps[:last] and self._is_about(steps, s)
+            ]
             if beside and count * 2 > len(self.head):
                 form = _shape(FieldPath(beside[0]).text)
-                parts = [s for s in self.leaves if s in texts and _shape(FieldPath(s).text) == form]
+                parts = [
+                    s
+                    for s in self.leaves
+                    if s in texts and _shape(FieldPath(s).text) == form
+                ]
                 rest = [s for s in beside if s not in parts]
                 rest += [s for s in rows if rows[s] and s not in (*rest, steps)]
                 others = self.tables + [FieldPath(s).text for s in rest]
-                notes = [note("not_counted", field=others, is_text=True)] if others else []
-                prompt = text_of(*(of_one(s, steps) for s in (*parts, steps)), notes=notes)
+                notes = (
+                    [note("not_counted", field=others, is_text=True)] if others else []
+                )
+                prompt = text_of(
+                    *(of_one(s, steps) for s in (*parts, steps)), notes=notes
+                )
                 yield count, replace(prompt, lists=lists_in(steps))
 
     def _holds(self, whole: FieldPath, part: FieldPath) -> bool:
         """Whether the one text is inside the other, in most of the first records."""
         head = self.head[:9] if ... not in whole.steps else ()
-        pairs = [[str(path.find(one) or "").strip() for path in (whole, part)] for one in head]
+        pairs = [
+            [str(path.find(one) or "").strip() for path in (whole, part)]
+            for one in head
+        ]
         return sum(0 < len(b) < len(a) and b in a for a, b in pairs) * 2 > len(pairs)
 
     def _is_about(self, questions: Steps, text: Steps) -> bool:
@@ -291,24 +457,38 @@ class Guess:
         place = text.index(...) + 1 if ... in text else 0
         inside = [one for one in self.leaves if place and one[:place] == text[:place]]
         asks = any(str(one[-1]).lower() in QUESTIONS for one in inside)
-        longest = [max(map(len, self.leaves[one].texts), default=0) for one in (text, questions)]
-        return longest[0] > longest[1] and (not asks or text[:place] == questions[:place])
+        longest = [
+            max(map(len, self.leaves[one].texts), default=0)
+            for one in (text, questions)
+        ]
+        return longest[0] > longest[1] and (
+            not asks or text[:place] == questions[:place]
+        )
 
     def _option(self, leaf: Leaf, *, is_chat: bool = False) -> str:
         """What counts it: as JSON a chat beside a text, or a list whose elements may lack it."""
         path, text = leaf.path, printable(leaf.path.text)
-        if ... in path.steps and sum(map(bool, map(path.find, self.head))) * 2 <= len(self.head):
+        if ... in path.steps and sum(map(bool, map(path.find, self.head))) * 2 <= len(
+            self.head
+        ):
             return text[: text.index("[]")] + "|json"
         return text.removesuffix("[0]") + "|json" * bool(leaf.chats and not is_chat)
 
     def _companions(
-        self, own: Sequence[FieldPath], others: Sequence[Steps] = (), *, is_chat: bool = False
+        self,
+        own: Sequence[FieldPath],
+        others: Sequence[Steps] = (),
+        *,
+        is_chat: bool = False,
     ) -> tuple[list[str], list[Note]]:
         """The likely field with the most text, if more than the chosen ones, and what by its name
         is sent with them; then a note of what may be the prompt, too. No answers or steps."""
         chosen = [steps for path in own for steps in (path.steps, (*path.steps, ...))]
         seen = [self.leaves[steps] for steps in chosen if steps in self.leaves]
-        chars, texts = sum(leaf.chars for leaf in seen), [t for leaf in seen for t in leaf.texts]
+        chars, texts = (
+            sum(leaf.chars for leaf in seen),
+            [t for leaf in seen for t in leaf.texts],
+        )
         apart, first = (*self.answers, *others, *chosen), own[0].steps
         above = first[: -2 if first[-1:] == (0,) else -1]
         names = set() if is_chat else {*chat.SYSTEMS, "instructions", *_GIVEN}
@@ -322,7 +502,9 @@ class Guess:
             start = next(filter(None, map(str.strip, leaf.texts)), "")
             if is_apart or any(start and start in text for text in texts):
                 continue
-            is_longer = leaf.chars > chars and not companions and not are_labels(leaf.texts)
+            is_longer = (
+                leaf.chars > chars and not companions and not are_labels(leaf.texts)
+            )
             if is_longer or not names.isdisjoint(parts):
                 companions.setdefault(name, self._option(leaf, is_chat=is_chat))
             elif {*steps} <= {name, 0} and bool(leaf.chats) == is_chat:
@@ -348,10 +530,14 @@ def _holds_questions(steps: Steps, record: Any) -> bool:
     """Whether lists hold questions in objects, or one as texts with as many answers beside it."""
     name, *above = (str(step).lower() for step in reversed(steps) if step is not ...)
     if ... in steps[:-1]:  # `qas[].question`, CoQA's `questions[].input_text`
-        asks = name in QUESTIONS or (name == "input_text" and above[0].rstrip("s") in QUESTIONS)
+        asks = name in QUESTIONS or (
+            name == "input_text" and above[0].rstrip("s") in QUESTIONS
+        )
         return asks and bool(FieldPath(steps).find(record))
     is_named = steps[-1] is ... and name.rstrip("s") in QUESTIONS
     holder = as_dict(FieldPath(steps[:-2]).find(record)) if is_named else {}
     asked = as_list(holder.get(str(steps[-2])) if is_named else None)
-    as_many = [key for key in holder if asked and len(as_list(holder[key])) == len(asked)]
+    as_many = [
+        key for key in holder if asked and len(as_list(holder[key])) == len(asked)
+    ]
     return any(is_no_prompt(str(key)) for key in as_many)

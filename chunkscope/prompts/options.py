@@ -18,7 +18,14 @@ from chunkscope.prompts import chat, paths
 from chunkscope.prompts.guess import Guess, are_identifiers, is_prose
 from chunkscope.prompts.harness import LOGS, inspect_log
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict
-from chunkscope.prompts.paths import RECORD, FieldPath, Steps, json_in, keys_of, parse_path
+from chunkscope.prompts.paths import (
+    RECORD,
+    FieldPath,
+    Steps,
+    json_in,
+    keys_of,
+    parse_path,
+)
 from chunkscope.prompts.selection import (
     CHOICE_LISTS,
     Selection,
@@ -34,10 +41,18 @@ from chunkscope.sources.base import DataError
 from chunkscope.sources.json_rows import begins_a_chat
 from chunkscope.sources.reader import RecordReader
 
-PER_DATASET = ("fields", "each", "template", "choices", "output_field")  # or NAME=... for one
+PER_DATASET = (
+    "fields",
+    "each",
+    "template",
+    "choices",
+    "output_field",
+)  # or NAME=... for one
 _MEDIA = r"(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file|base64))?"
 _UNTOLD = re.compile(rf"{_MEDIA}|involved_classes", re.I)  # BFCL's stand for tools
-_DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
+_DOCKER = re.compile(
+    r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)"
+)  # an image of a machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +85,9 @@ def selected(
     if reader.format == "csv":  # where lists and objects are texts
         head = [{name: json_in(cell) for name, cell in row.items()} for row in head]
     named = options.fields or options.each or options.template
-    prefix = prefix or str(reader.metadata.get("task_prefix") or "") * (not named)  # BIG-bench's
+    prefix = prefix or str(reader.metadata.get("task_prefix") or "") * (
+        not named
+    )  # BIG-bench's
     shape = shape_of(head, prefix, options)
     if shape in earlier:
         return earlier[shape]
@@ -80,7 +97,10 @@ def selected(
     is_inspect = reader.format == inspect_log.FORMAT
     kinds: list[type[HarnessLog]] = [inspect_log.InspectLog] if is_inspect else []
     for kind in LOGS:
-        fits = [any(row == f if len(f) == 1 else row >= f for f in kind.keys) for row in keys]
+        fits = [
+            any(row == f if len(f) == 1 else row >= f for f in kind.keys)
+            for row in keys
+        ]
         if sum(fits) * 2 > len(rows):
             kinds.append(kind)
     if named or not kinds:
@@ -97,7 +117,9 @@ def selected(
         paths=(RECORD,),
         prompt=log.requests,
         log=log,
-        notes=tuple(note("unused_with_log", option=name) for name in given if given[name]),
+        notes=tuple(
+            note("unused_with_log", option=name) for name in given if given[name]
+        ),
     )
 
 
@@ -115,7 +137,9 @@ def shape_of(head: Sequence[Any], *given: Any) -> tuple[Any, ...]:
     for key, value in cells:
         shape += [key, type(value), bool(value)]
         if isinstance(value, str) and (text := value.strip())[:1] not in ("[", "{"):
-            is_id = text.count(" ") < 2 and are_identifiers([text])  # none has two blanks
+            is_id = text.count(" ") < 2 and are_identifiers(
+                [text]
+            )  # none has two blanks
             shape += [sizes.index(chars[key]), is_prose(value), is_id, len(value) > 100]
             shape.append(value if len(value) < 2 else not text)  # a choice's letter?
         elif not isinstance(value, int | float | None):
@@ -123,18 +147,26 @@ def shape_of(head: Sequence[Any], *given: Any) -> tuple[Any, ...]:
     return tuple(shape)
 
 
-def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> Selection:
+def select(
+    head: Sequence[Any], options: SelectOptions, *, prefix: str = ""
+) -> Selection:
     """By the options or else by the first records; `prefix` is put before every text."""
     if options.fields and options.template:
-        raise UsageError("--field and --template cannot be used together", hint="use one of them")
+        raise UsageError(
+            "--field and --template cannot be used together", hint="use one of them"
+        )
     lists: list[FieldPath] = []
     for name in options.each:
         path = _resolve(name, "--each", head=head)
         lists.append(path)
-        having = [record for record in head if isinstance(json_in(path.find(record)), list)]
+        having = [
+            record for record in head if isinstance(json_in(path.find(record)), list)
+        ]
         elements = [element for record in having for element in spread(record, [path])]
         if head and not elements:
-            raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
+            raise UsageError(
+                f"no record has a list at {name}", hint="--each takes a list"
+            )
         head = elements
     resolve = partial(_resolve, head=head)
     output = [resolve(name, "--output-field") for name in options.output_field or ()]
@@ -142,20 +174,31 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     unasked = () if given else find_choices(head)
     answers = [path.steps for path in (*map(parse_path, given), *unasked, *output)]
     selection = _chosen(head, options, answers)
-    if selection.lists:  # by a guess: as if they had been named, for choices and the like inside
-        each, named = (tuple(p.text for p in some) for some in (selection.lists, selection.paths))
+    if (
+        selection.lists
+    ):  # by a guess: as if they had been named, for choices and the like inside
+        each, named = (
+            tuple(p.text for p in some) for some in (selection.lists, selection.paths)
+        )
         whole = select(head, replace(options, each=each, fields=named), prefix=prefix)
         return replace(whole, notes=(*selection.notes, *whole.notes))
     choices = tuple(resolve(name, "--choices") for name in given)
     if options.task == "loglikelihood" and not given:
         choices, unasked = unasked, ()
-    notes, uncounted, answered, systems = [*selection.notes], [*selection.uncounted], 0, 0
+    notes, uncounted, answered, systems = (
+        [*selection.notes],
+        [*selection.uncounted],
+        0,
+        0,
+    )
     is_text = selection.kind == "text"
     for record in head if selection.kind == "chat" else ():
         with suppress(DataError, RecursionError):
             sent = selection.prompt(record).messages
             answered += sent[-1]["role"] == "assistant"
-            systems += sent[0]["content"] in filter(None, map(as_dict(record).get, chat.SYSTEMS))
+            systems += sent[0]["content"] in filter(
+                None, map(as_dict(record).get, chat.SYSTEMS)
+            )
     notes += [note("system_counted")] if systems else []
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
     turns = FieldPath((*selection.paths[0].steps[:-1], "role")) if is_text else RECORD
@@ -166,33 +209,53 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
             notes.append(note("not_counted", field=path.text))
     if not is_text:
         given_texts = {"--choices": choices, "the prefix": prefix}
-        notes += [note("unused_with_chat", what=what) for what, text in given_texts.items() if text]
+        notes += [
+            note("unused_with_chat", what=what)
+            for what, text in given_texts.items()
+            if text
+        ]
         prefix, choices = "", ()
     elif choices:
         selection = with_choices(selection, choices)
     elif unasked and not _holds_choices(selection, unasked, head):
         fields = ",".join(path.text for path in unasked)
         uncounted.append(note("choices_uncounted", fields=fields))
-    selection = replace(selection, prefix=prefix, output=[selection.output, *output][-1])
+    selection = replace(
+        selection, prefix=prefix, output=[selection.output, *output][-1]
+    )
     if options.task == "loglikelihood" and choices:
         log = ScoredRows(replace(selection, output=None), choices)
-        selection = replace(log.selection, kind="requests", prompt=log.requests, log=log, prefix="")
+        selection = replace(
+            log.selection, kind="requests", prompt=log.requests, log=log, prefix=""
+        )
     elif options.task == "loglikelihood":
         notes.append(note("nothing_to_score"))
-    label = selection.label + ", each of " * bool(lists) + ", ".join(path.text for path in lists)
+    label = (
+        selection.label
+        + ", each of " * bool(lists)
+        + ", ".join(path.text for path in lists)
+    )
     return replace(
-        selection, label=label, lists=tuple(lists), notes=tuple(notes), uncounted=tuple(uncounted)
+        selection,
+        label=label,
+        lists=tuple(lists),
+        notes=tuple(notes),
+        uncounted=tuple(uncounted),
     )
 
 
-def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps]) -> Selection:
+def _chosen(
+    head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps]
+) -> Selection:
     """By the template, by the fields, or by the first records; without prefix and output."""
     resolve, version = partial(_resolve, head=head), options.vllm_version
     vllm = chat.NEWEST if version is None else chat.release_of(version)
     for text in (options.template or ())[-1:]:
         parts = paths.parse_template(text, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):
-            raise UsageError("the template names no field", hint="write --template 'Q: {question}'")
+            raise UsageError(
+                "the template names no field", hint="write --template 'Q: {question}'"
+            )
         return template_of(parts)
     names = options.fields or options.each[-1:]
     if not names:
@@ -203,7 +266,9 @@ def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps
         if chats * 2 > len(head):
             return chat_of(path, vllm)
         *above, name = path.steps
-        columns = trace_columns([as_dict(FieldPath((*above,)).find(record)) for record in head])
+        columns = trace_columns(
+            [as_dict(FieldPath((*above,)).find(record)) for record in head]
+        )
         if columns and columns.prompt == name:
             return lengths_of(columns, head, (*above,))
     return text_of(*fields)
@@ -219,7 +284,10 @@ def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
     if not head:
         return path
     fields = paths.leaves(head)
-    known = [*(leaf.path for leaf in fields), *(FieldPath((key,)) for key in keys_of(head))]
+    known = [
+        *(leaf.path for leaf in fields),
+        *(FieldPath((key,)) for key in keys_of(head)),
+    ]
     names = {path.text.lower(): printable(path.text) for path in known}
     given = {"field": text, "option": option, **paths.field_table(fields)}
     for near in difflib.get_close_matches(text.lower(), list(names))[:1]:
@@ -235,10 +303,19 @@ _COLUMN = re.compile(
     r"(?P<name>(?i:choice|option|opt?|(?:mc_)?answer|ans|sol|ending|holding)[_ ]?)[a-jA-J0-9]|[A-J]"
 )
 # GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
-_RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
-_SURE_NAMES = {"choice", "option", "sol", "ending"}  # two columns of another name may be anything
+_RIGHT_OR_WRONG = re.compile(
+    r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE
+)
+_SURE_NAMES = {
+    "choice",
+    "option",
+    "sol",
+    "ending",
+}  # two columns of another name may be anything
 # Beside answers that are choices: which of them is right. FreshQA's `answer_0` are all right.
-_SAYS_WHICH = re.compile(r"label|correct|gold|right|target|answer([_ ]?(key|idx|index))?$", re.I)
+_SAYS_WHICH = re.compile(
+    r"label|correct|gold|right|target|answer([_ ]?(key|idx|index))?$", re.I
+)
 
 # The fields that hold the choices of a question: one with all of them, or one for each.
 Choices = tuple[FieldPath, ...]
@@ -261,20 +338,28 @@ def labelled(choices: Choices, record: Any) -> list[tuple[str, str]]:
     """Each choice after its letter, which is what a model is asked for: of a list, of ARC's
     {text, label}, of [{text, label}], of {A: ...}, or of a field for each."""
     values = [path.get(record) for path in choices]
-    texts: Any = [v for v in values if v not in (None, "")] if choices[1:] else json_in(values[0])
+    texts: Any = (
+        [v for v in values if v not in (None, "")]
+        if choices[1:]
+        else json_in(values[0])
+    )
     labels: Any = None
     if isinstance(texts, dict) and isinstance(texts.get("text"), list):
         texts, labels = texts["text"], texts.get("label")
     elif isinstance(texts, dict):
         texts, labels = list(texts.values()), list(texts)
     elif isinstance(texts, list) and all(isinstance(choice, dict) for choice in texts):
-        texts, labels = ([choice.get(key) for choice in texts] for key in ("text", "label"))
+        texts, labels = (
+            [choice.get(key) for choice in texts] for key in ("text", "label")
+        )
     fields = ",".join(path.text for path in choices)
     if not isinstance(texts, list):
         raise paths.wrong_type(texts, fields, "list")
     if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
         labels = [*ascii_uppercase[: len(texts)]]
-    for odd in (x for x in (*labels, *texts) if isinstance(x, bool | list | dict) or x is None):
+    for odd in (
+        x for x in (*labels, *texts) if isinstance(x, bool | list | dict) or x is None
+    ):
         raise paths.wrong_type(odd, f"{fields}[]", "text")
     if not 2 <= len(texts) == len(labels):
         raise DataError("choices", field=fields, count=len(texts))
@@ -326,7 +411,9 @@ def with_choices(question: Selection, choices: Choices) -> Selection:
         question,
         label=f"{question.label} + choices",
         paths=(*question.paths, *choices),
-        prompt=lambda record: question.prompt(record).strip() + choice_lines(choices, record),
+        prompt=lambda record: (
+            question.prompt(record).strip() + choice_lines(choices, record)
+        ),
         is_plain=False,
     )
 
@@ -356,6 +443,9 @@ class ScoredRows(HarnessLog):
         context = self.selection.prefix + self.selection.prompt(row)
         for label, _ in labelled(self.choices, row):
             yield SentRequest(
-                prompt=context, continuation=f" {label}", kind="likelihood", special_tokens=True
+                prompt=context,
+                continuation=f" {label}",
+                kind="likelihood",
+                special_tokens=True,
             )
         self.add_document()

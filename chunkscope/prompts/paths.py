@@ -26,7 +26,9 @@ Step = str | int | EllipsisType
 Steps = tuple[Step, ...]
 
 EXAMPLE_CHARS = 60
-JOINER = "\n\n"  # between the fields a prompt is made of, and between the texts of a list
+JOINER = (
+    "\n\n"  # between the fields a prompt is made of, and between the texts of a list
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,16 @@ class FieldPath:
         for step in self.steps:
             if not isinstance(step, str):
                 text += "[]" if step is ... else f"[{step}]"
-            elif step and not re.search(r"[.\[\]{}\"'\\]", step) and step == step.strip():
+            elif (
+                step and not re.search(r"[.\[\]{}\"'\\]", step) and step == step.strip()
+            ):
                 text += f".{step}"
             else:
                 escaped = step.replace("\\", "\\\\").replace('"', '\\"')
                 text += f'["{escaped}"]'
-        return text.removeprefix(".").encode(errors="replace").decode()  # half a character: "?"
+        return (
+            text.removeprefix(".").encode(errors="replace").decode()
+        )  # half a character: "?"
 
     def find(self, record: Any) -> Any:
         """The value, or None where there is none."""
@@ -64,10 +70,14 @@ class FieldPath:
         """The value. Raises DataError where there is none."""
         for place, step in enumerate(self.steps[start:], start=start + 1):
             container: type[Any] = dict if isinstance(step, str) else list
-            value = value if isinstance(value, container) else json_in(value)  # a table's cell
+            value = (
+                value if isinstance(value, container) else json_in(value)
+            )  # a table's cell
             if not isinstance(value, container):
                 found, wanted = json_type(value), _TYPES[container]
-                raise DataError("no_way_to_field", field=self.text, found=found, wanted=wanted)
+                raise DataError(
+                    "no_way_to_field", field=self.text, found=found, wanted=wanted
+                )
             if isinstance(step, EllipsisType):
                 return [self.get(element, place) for element in value]
             try:
@@ -78,7 +88,13 @@ class FieldPath:
 
 
 RECORD = FieldPath(())
-_TYPES = {bool: "boolean", str: "text", list: "list", dict: "object", type(None): "null"}
+_TYPES = {
+    bool: "boolean",
+    str: "text",
+    list: "list",
+    dict: "object",
+    type(None): "null",
+}
 _TYPES |= dict.fromkeys((int, float), "number")
 
 
@@ -90,10 +106,14 @@ def json_type(value: Any) -> str:
 def wrong_type(value: Any, field: str, wanted: str, **message: int) -> DataError:
     """Of a field of the row, or of one of its messages; of the row itself where that is ""."""
     code = "wrong_in_message" if message else "wrong_type" if field else "wrong_row"
-    return DataError(code, field=field, found=json_type(value), wanted=wanted, **message)
+    return DataError(
+        code, field=field, found=json_type(value), wanted=wanted, **message
+    )
 
 
-def text_at(record: Any, path: FieldPath, *, joiner: str = JOINER, numbers: bool = False) -> str:
+def text_at(
+    record: Any, path: FieldPath, *, joiner: str = JOINER, numbers: bool = False
+) -> str:
     """The text a path leads to; a list of texts is joined. Raises DataError otherwise."""
     value = path.get(record)
     if isinstance(value, str):
@@ -124,8 +144,13 @@ def json_in(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         with suppress(ValueError, RecursionError):
             return json.loads(value)
-        with suppress(Exception), catch_warnings(action="ignore"):  # which Python gives of "\\d"
-            return json.loads(json.dumps(ast.literal_eval(value.replace("}\n {", "}, {"))))
+        with (
+            suppress(Exception),
+            catch_warnings(action="ignore"),
+        ):  # which Python gives of "\\d"
+            return json.loads(
+                json.dumps(ast.literal_eval(value.replace("}\n {", "}, {")))
+            )
     return value
 
 
@@ -161,7 +186,9 @@ def parse_path(text: str) -> FieldPath:
         end = match.end()
     if end < len(text) or not steps:
         hint = 'paths look like question, a.b, turns[0], ctxs[].text or ["odd key"]'
-        raise UsageError(f"cannot read the field path {text!r}, from {text[end:]!r} on", hint=hint)
+        raise UsageError(
+            f"cannot read the field path {text!r}, from {text[end:]!r} on", hint=hint
+        )
     return FieldPath(tuple(steps))
 
 
@@ -170,7 +197,9 @@ _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\", "{{": "{", "}}": "}"}
 Part = str | FieldPath
 
 
-def parse_template(text: str, path: Callable[[str], FieldPath] = parse_path) -> list[Part]:
+def parse_template(
+    text: str, path: Callable[[str], FieldPath] = parse_path
+) -> list[Part]:
     r"""Split a template into literal text and paths.
 
     `\n`, `\t` and `\\` are what they are in most languages, since a shell hands them over as typed;
@@ -187,7 +216,9 @@ def parse_template(text: str, path: Callable[[str], FieldPath] = parse_path) -> 
             parts.append(path(part[1:-1].strip()))
         elif "{" in part or "}" in part:
             hint = "fields are written {question}; a brace itself is written {{ or }}"
-            raise UsageError(f"cannot read the template {text!r}, at {part!r}", hint=hint)
+            raise UsageError(
+                f"cannot read the template {text!r}, at {part!r}", hint=hint
+            )
         else:
             parts.append(part)
     return parts
@@ -208,7 +239,10 @@ def shorten(value: Any) -> str:
 def all_unicode(texts: Iterable[str]) -> bool:
     """False when a text holds a lone surrogate, which the encoder for UTF-16 finds fastest."""
     with suppress(UnicodeEncodeError):
-        deque(map(utf_16_le_encode, [text for text in texts if not text.isascii()]), maxlen=0)
+        deque(
+            map(utf_16_le_encode, [text for text in texts if not text.isascii()]),
+            maxlen=0,
+        )
         return True
     return False
 
@@ -239,8 +273,12 @@ def leaves(records: Sequence[Any]) -> list[Leaf]:
     """
     by_steps: dict[Steps, Leaf] = {}
     for record in records:
-        for steps, value, is_chat in _below((), record) if isinstance(record, dict) else ():
-            leaf = by_steps.get(steps) or by_steps.setdefault(steps, Leaf(FieldPath(steps)))
+        for steps, value, is_chat in (
+            _below((), record) if isinstance(record, dict) else ()
+        ):
+            leaf = by_steps.get(steps) or by_steps.setdefault(
+                steps, Leaf(FieldPath(steps))
+            )
             leaf.example = value if leaf.example is None else leaf.example
             if is_chat or isinstance(value, str):
                 leaf.chats += is_chat
@@ -249,24 +287,41 @@ def leaves(records: Sequence[Any]) -> list[Leaf]:
     return list(by_steps.values())
 
 
-def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, Any, bool]]:
+def _below(
+    steps: Steps, value: Any, levels: int = 4
+) -> Iterator[tuple[Steps, Any, bool]]:
     """The leaves of a value, and whether they are conversations. A list is opened where its first
     elements are of one kind; of a list of conversations it is the first."""
-    is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['", '{"', "{'")  # a table's
+    is_cell = isinstance(value, str) and value[:2] in (
+        "[{",
+        '["',
+        "['",
+        '{"',
+        "{'",
+    )  # a table's
     is_opened = is_cell and (value[0] == "[" or "role" in value or steps == ("inputs",))
     parsed = json_in(value) if is_opened else value
     elements = parsed[:_MOST_ELEMENTS] if isinstance(parsed, list) else []
-    elements = [parsed] if is_cell and begins_a_chat([parsed]) else elements  # Multi-IF's
+    elements = (
+        [parsed] if is_cell and begins_a_chat([parsed]) else elements
+    )  # Multi-IF's
     kinds = {type(element) for element in elements[:3]}
-    is_talk = kinds == {str} and steps[-1:] in (("conversations",), ("data",))  # texts in turns
+    is_talk = kinds == {str} and steps[-1:] in (
+        ("conversations",),
+        ("data",),
+    )  # texts in turns
     if is_talk or (kinds == {dict} and begins_a_chat(elements)):
         yield steps, value, True
     elif kinds == {list} and begins_a_chat(elements[0]):
         yield (*steps, 0), elements[0], True
     elif levels and isinstance(parsed, dict) and parsed:
-        inside = [x for key in parsed for x in _below((*steps, key), parsed[key], levels - 1)]
+        inside = [
+            x for key in parsed for x in _below((*steps, key), parsed[key], levels - 1)
+        ]
         asks = any(is_chat or path[-1] in QUESTIONS for path, _, is_chat in inside)
-        yield from inside if asks or not is_cell else [(steps, value, False)]  # asks: a request
+        yield from (
+            inside if asks or not is_cell else [(steps, value, False)]
+        )  # asks: a request
     elif (levels and kinds in ({dict}, {list}) and not is_cell) or kinds == {str}:
         for element in elements:
             yield from _below((*steps, ...), element, levels - (kinds == {list}))
@@ -289,14 +344,22 @@ def field_table(fields: Sequence[Leaf], *, most: int = 30) -> dict[str, Any]:
 
 def keys_of(head: Sequence[Any]) -> list[str]:
     """The top-level keys, in order of appearance."""
-    return list(dict.fromkeys(k for record in head if isinstance(record, dict) for k in record))
+    return list(
+        dict.fromkeys(k for record in head if isinstance(record, dict) for k in record)
+    )
 
 
 def of_one(steps: Steps, lists: Steps) -> FieldPath:
     """The path where an element stands in the place of each list that `lists` has, too."""
-    kept = (s for n, s in enumerate(steps) if s is not ... or steps[: n + 1] != lists[: n + 1])
+    kept = (
+        s
+        for n, s in enumerate(steps)
+        if s is not ... or steps[: n + 1] != lists[: n + 1]
+    )
     return FieldPath(tuple(kept))
 
 
 def lists_in(steps: Steps) -> tuple[FieldPath, ...]:
-    return tuple(of_one(steps[:n], steps) for n, step in enumerate(steps) if step is ...)
+    return tuple(
+        of_one(steps[:n], steps) for n, step in enumerate(steps) if step is ...
+    )

@@ -42,13 +42,19 @@ class PrefixFile:
     def _read(self) -> "PrefixFile":
         hint = "write --prefix-file FILE, or --prefix-file DATASET=FILE"
         text = read_text(Path(self.path), "prefix file", hint=hint)
-        return replace(self, text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
+        return replace(
+            self, text=text, sha256=hashlib.sha256(text.encode()).hexdigest()
+        )
 
 
 def for_one(text: str) -> tuple[str, str]:
     """NAME=PATH, or a text for all datasets: ["a=b"], {a} or a blank may be before its first =."""
     name, sign, path = text.partition("=")
-    return (name, path) if sign and name == name.rstrip() and not {*'"{'} & {*name} else ("", text)
+    return (
+        (name, path)
+        if sign and name == name.rstrip() and not {*'"{'} & {*name}
+        else ("", text)
+    )
 
 
 def check_datasets(given: Sequence[str | None], datasets: Sequence[str]) -> None:

@@ -32,8 +32,12 @@ class Prompts(NamedTuple):
 
     positions: list[int]
     items: list[Any]  # texts, conversations, lengths or requests
-    outputs: list[Any] | None  # texts or lengths, None where a row has none; None: nothing is known
-    blocks: list[list[int]] | None = None  # of a trace: the numbers of each prompt's blocks
+    outputs: (
+        list[Any] | None
+    )  # texts or lengths, None where a row has none; None: nothing is known
+    blocks: list[list[int]] | None = (
+        None  # of a trace: the numbers of each prompt's blocks
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +48,15 @@ class Selection:
 
     kind: Kind
     label: str
-    paths: tuple[FieldPath, ...]  # what is read of a record, apart from lists and output
+    paths: tuple[
+        FieldPath, ...
+    ]  # what is read of a record, apart from lists and output
     prompt: Callable[[Any], Any]
     is_plain: bool = False  # the prompt is one field, with nothing but a prefix
     prefix: str = ""  # goes before every text
-    lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
+    lists: tuple[
+        FieldPath, ...
+    ] = ()  # a record stands for one prompt per element of these
     output: FieldPath | None = None
     blocks: FieldPath | None = None  # of a trace: the names of a prompt's blocks
     log: HarnessLog | None = None
@@ -58,7 +66,9 @@ class Selection:
     @property
     def columns(self) -> frozenset[str] | None:
         """The top-level fields that are read, some of which a file may lack; None is all."""
-        used = [path.steps[:1] for path in (*self.paths, *self.lists, self.output) if path]
+        used = [
+            path.steps[:1] for path in (*self.paths, *self.lists, self.output) if path
+        ]
         names = [step for steps in used for step in steps if isinstance(step, str)]
         return frozenset(names) if len(names) == len(used) else None
 
@@ -70,17 +80,29 @@ class Selection:
         if self.is_plain:
             steps: Any = self.paths[0].steps
             with suppress(LookupError, TypeError):
-                values = [record[steps[0]] for record in chunk.records] if steps else chunk.records
+                values = (
+                    [record[steps[0]] for record in chunk.records]
+                    if steps
+                    else chunk.records
+                )
         # All at once, where no row needs a closer look: that takes a fifth of the time.
         items: list[Any] = []
         if self.kind == "chat":
             items = chat.plain_conversations(values, chunk.records)
-        elif {*map(type, values)} <= {str} and (chunk.is_unicode or all_unicode(values)):
+        elif {*map(type, values)} <= {str} and (
+            chunk.is_unicode or all_unicode(values)
+        ):
             items = [self.prefix + text for text in values] if self.prefix else values
         if items:
-            outputs = [self.output_of(record) for record in chunk.records] if self.output else None
+            outputs = (
+                [self.output_of(record) for record in chunk.records]
+                if self.output
+                else None
+            )
             return Prompts(list(chunk.positions), items, outputs)
-        prompts = Prompts([], [], [] if self.output else None, [] if self.blocks else None)
+        prompts = Prompts(
+            [], [], [] if self.output else None, [] if self.blocks else None
+        )
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             try:
                 items = list(self.prompt(record)) if self.log else [self.prompt(record)]
@@ -91,7 +113,9 @@ class Selection:
                 problems.bad(position, error)
                 continue
             prompts.positions.extend([position] * len(items))
-            prompts.items.extend([self.prefix + item for item in items] if self.prefix else items)
+            prompts.items.extend(
+                [self.prefix + item for item in items] if self.prefix else items
+            )
             if prompts.outputs is not None:
                 prompts.outputs.append(output)
             if prompts.blocks is not None and self.blocks:
@@ -104,22 +128,33 @@ class Selection:
         answers = self.output.steps if self.output else ()
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             try:
-                rows = [*spread(record, self.lists, answers)] if self.lists else rows_in(record)
+                rows = (
+                    [*spread(record, self.lists, answers)]
+                    if self.lists
+                    else rows_in(record)
+                )
             except DataError as error:
                 problems.bad(position, error)
                 continue
             records += rows
             is_document = not self.lists and len(rows) > 1
-            positions += range(1, len(rows) + 1) if is_document else [position] * len(rows)
+            positions += (
+                range(1, len(rows) + 1) if is_document else [position] * len(rows)
+            )
         return Chunk(positions, records)
 
     def output_of(self, record: Any) -> Any:
         """The reference output; a row without one is still a prompt."""
         if self.output is None:
             return None
-        if self.kind == "lengths" or _bare(str(self.output.steps[-1])) in _PAIRS.values():
+        if (
+            self.kind == "lengths"
+            or _bare(str(self.output.steps[-1])) in _PAIRS.values()
+        ):
             value = self.output.find(record)
-            return None if value in (None, "") else trace_length(value, self.output.text)
+            return (
+                None if value in (None, "") else trace_length(value, self.output.text)
+            )
         try:
             text = text_at(record, self.output, joiner="\n", numbers=True)
         except (DataError, RecursionError):
@@ -129,11 +164,20 @@ class Selection:
 
 def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
     """The fields one after the other; a row may lack any but the one that asks."""
-    pairs = [(p, FieldPath(tuple(takewhile(lambda s: s is not ..., p.steps)))) for p in fields]
+    pairs = [
+        (p, FieldPath(tuple(takewhile(lambda s: s is not ..., p.steps))))
+        for p in fields
+    ]
 
     def prompt(record: Any) -> str:
-        present = (p for p, whole in pairs if p is fields[asks] or whole.find(record) is not None)
-        return paths.JOINER.join(filter(None, (text_at(record, path) for path in present)))
+        present = (
+            p
+            for p, whole in pairs
+            if p is fields[asks] or whole.find(record) is not None
+        )
+        return paths.JOINER.join(
+            filter(None, (text_at(record, path) for path in present))
+        )
 
     return Selection(
         kind="text",
@@ -149,7 +193,9 @@ def template_of(parts: Sequence[paths.Part]) -> Selection:
     """Literal text and fields."""
 
     def prompt(record: Any) -> str:
-        texts = (p if isinstance(p, str) else text_at(record, p, numbers=True) for p in parts)
+        texts = (
+            p if isinstance(p, str) else text_at(record, p, numbers=True) for p in parts
+        )
         return "".join(texts)
 
     fields = tuple(part for part in parts if isinstance(part, FieldPath))
@@ -163,7 +209,10 @@ def chat_of(path: FieldPath, vllm: chat.Release, **more: Any) -> Selection:
 
     def prompt(record: Any) -> chat.Conversation:
         row, steps = as_dict(holder and json_in(holder.find(record))), path.steps
-        if steps in (BATCH_MESSAGES, BATCH_INPUT):  # a file may hold requests of both kinds
+        if steps in (
+            BATCH_MESSAGES,
+            BATCH_INPUT,
+        ):  # a file may hold requests of both kinds
             steps = BATCH_MESSAGES if "messages" in row else BATCH_INPUT
             row = {"system" if key == "instructions" else key: row[key] for key in row}
         messages = json_in(FieldPath(steps).get(record))
@@ -223,7 +272,9 @@ def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
     for prompt, output in _PAIRS.items():
         names: list[str | None] = []
         for name in (prompt, output, _BLOCKS):
-            values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
+            values = [
+                record[keys[name]] for record in objects if record.get(keys.get(name))
+            ]
             fits = sum(_number(value, name) is not None for value in values)
             names.append(keys[name] if fits * 2 > len(values) else None)
         if names[0]:
@@ -237,7 +288,11 @@ def _number(value: Any, name: str) -> float | None:
     value = as_dict(value).get("value", value)
     with suppress(ValueError):
         value = float(value) if isinstance(value, str) else value
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return (
+        value
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else None
+    )
 
 
 def are_blocks(value: Any) -> bool:
@@ -259,10 +314,14 @@ def trace_length(value: Any, name: str) -> int:
     return int(number)
 
 
-def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) -> Selection:
+def lengths_of(
+    columns: TraceColumns, head: Sequence[Any], above: Steps = ()
+) -> Selection:
     """Lengths in the data already, of a list one of each request; and the prompts' blocks."""
     path = FieldPath((*above, columns.prompt))
-    output, blocks = (FieldPath((*above, name)) if name else None for name in columns[1:])
+    output, blocks = (
+        FieldPath((*above, name)) if name else None for name in columns[1:]
+    )
     is_list = columns.prompt.endswith("lens") and isinstance(path.find(head[0]), list)
 
     def prompt(record: Any) -> int:
@@ -282,11 +341,20 @@ def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) ->
 
 
 # Beside a list of questions: the choices of each.
-CHOICE_LISTS = ("choices", "options", "answer_choices", "answer_options", "alternatives", "endings")
+CHOICE_LISTS = (
+    "choices",
+    "options",
+    "answer_choices",
+    "answer_options",
+    "alternatives",
+    "endings",
+)
 _LABEL = "label: "  # of an answer whose likelihood OpenCompass asked for
 
 
-def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iterator[Any]:
+def spread(
+    record: Any, lists: Sequence[FieldPath], answers: Steps = ()
+) -> Iterator[Any]:
     """The record once for each element, which stands where the list was, with answer and choices.
 
     >>> list(spread({"doc": "d", "q": ["a", "b"]}, [FieldPath(("q",))]))
@@ -300,7 +368,9 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iter
     if not isinstance(elements, list):
         raise paths.wrong_type(elements, path.text, "list")
     names = (answers, *((name,) for name in CHOICE_LISTS))
-    beside = {one: as_list(FieldPath(one).find(record)) for one in names if one != path.steps}
+    beside = {
+        one: as_list(FieldPath(one).find(record)) for one in names if one != path.steps
+    }
     for place, element in enumerate(elements):
         single = _with(record, path.steps, element)
         for one in (o for o in beside if len(beside[o]) == len(elements)):
@@ -315,7 +385,9 @@ def _with(value: Any, steps: Steps, element: Any) -> Any:
         return element
     step, value = steps[0], json_in(value)
     if not isinstance(step, str):
-        raise UsageError("--each takes the name of a list", hint="such as --each instructions")
+        raise UsageError(
+            "--each takes the name of a list", hint="such as --each instructions"
+        )
     return {**value, step: _with(value[step], steps[1:], element)}
 
 
@@ -331,26 +403,34 @@ def rows_in(record: Any) -> list[Any]:
             rows = record["request_states"]
         elif record.keys() >= {"score", "htmls", "convos"}:  # simple-evals
             rows = [{"convo": convo} for convo in as_list(record["convos"])]
-        elif isinstance(results := record.get("results"), dict) and "results" in results:
+        elif (
+            isinstance(results := record.get("results"), dict) and "results" in results
+        ):
             rows = results["results"]  # promptfoo
         elif all(key.isdecimal() for key in record):  # OpenCompass
             rows = list(record.values())
     rows = [*rows] if isinstance(rows, list) else []
     for place, row in enumerate(rows):
         if isinstance(row, dict) and any(key.startswith(_LABEL) for key in row):
-            rows[place] = {"labels": [v for key, v in row.items() if key.startswith(_LABEL)]}
+            rows[place] = {
+                "labels": [v for key, v in row.items() if key.startswith(_LABEL)]
+            }
     return rows or [record]
 
 
 def check_unicode(item: Any) -> None:
     """Half a surrogate pair is no character: no tokenizer can encode it."""
     is_request = isinstance(item, SentRequest)
-    for part in (item.prompt, item.continuation, item.output) if is_request else (item,):
+    for part in (
+        (item.prompt, item.continuation, item.output) if is_request else (item,)
+    ):
         text = part if isinstance(part, str) else ""
         if isinstance(part, chat.Conversation):
             # Writing JSON goes through every nested string at next to no cost.
             everything = (part.messages, part.tools, part.template_kwargs)
-            with suppress(TypeError):  # by a surrogate, or by what it does not know: a large number
+            with suppress(
+                TypeError
+            ):  # by a surrogate, or by what it does not know: a large number
                 orjson.dumps(everything)
                 continue
             text = json.dumps(everything, ensure_ascii=False, default=str)

@@ -65,17 +65,27 @@ def batch_attention(
     parts = []
     for piece in pieces:
         keys, values = piece.request.keep(
-            module.layer_idx, piece.start, key[:, :, piece.in_batch], value[:, :, piece.in_batch]
+            module.layer_idx,
+            piece.start,
+            key[:, :, piece.in_batch],
+            value[:, :, piece.in_batch],
         )
         oldest = max(0, piece.start - window + 1) if window else 0
         mask = _mask(piece, oldest, window, query, is_eager=attends_by == "eager")
         seen = keys[:, :, oldest:], values[:, :, oldest:]
-        parts.append(attend(module, query[:, :, piece.in_batch], *seen, mask, **options)[0])
+        parts.append(
+            attend(module, query[:, :, piece.in_batch], *seen, mask, **options)[0]
+        )
     return torch.cat(parts, dim=1), None
 
 
 def _mask(
-    piece: BatchPiece, oldest: int, window: int | None, query: "torch.Tensor", *, is_eager: bool
+    piece: BatchPiece,
+    oldest: int,
+    window: int | None,
+    query: "torch.Tensor",
+    *,
+    is_eager: bool,
 ) -> "torch.Tensor | None":
     """Each token sees all earlier pieces, as far as its window goes, and its own up to itself.
 
@@ -95,7 +105,9 @@ def _mask(
     if not is_eager:
         return sees[None, None]
     hidden = torch.finfo(query.dtype).min
-    return torch.zeros_like(sees, dtype=query.dtype).masked_fill(~sees, hidden)[None, None]
+    return torch.zeros_like(sees, dtype=query.dtype).masked_fill(~sees, hidden)[
+        None, None
+    ]
 
 
 def _window(module: Any) -> int | None:
@@ -110,6 +122,8 @@ def _function(module: Any, name: str) -> Callable[..., Any]:
     from transformers import AttentionInterface
 
     if name == "eager":  # each model has its own
-        eager: Callable[..., Any] = sys.modules[type(module).__module__].eager_attention_forward
+        eager: Callable[..., Any] = sys.modules[
+            type(module).__module__
+        ].eager_attention_forward
         return eager
     return AttentionInterface()[name]  # type: ignore[no-any-return]

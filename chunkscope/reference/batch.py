@@ -30,7 +30,9 @@ class LiveRequest:
         both, end = (keys, values), start + keys.shape[2]
         if layer not in self._kept:
             room = [(*new.shape[:2], self._room, new.shape[3]) for new in both]
-            self._kept[layer] = [new.new_empty(size) for new, size in zip(both, room, strict=True)]
+            self._kept[layer] = [
+                new.new_empty(size) for new, size in zip(both, room, strict=True)
+            ]
         for kept, new in zip(self._kept[layer], both, strict=True):
             kept[:, :, start:end] = new
         return [kept[:, :, :end] for kept in self._kept[layer]]

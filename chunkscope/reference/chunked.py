@@ -20,7 +20,12 @@ BY_TOKEN = ("input_ids", "position_ids", "cache_position")
 TAKEN = {*BY_TOKEN, "attention_mask", "past_key_values", "use_cache", "logits_to_keep"}
 PER_TOKEN = ("logits", "last_hidden_state")
 # Ways to generate that cut prompts otherwise, or not at all.
-OTHER_WAYS = ("assistant_model", "custom_generate", "prefill_chunk_size", "cache_implementation")
+OTHER_WAYS = (
+    "assistant_model",
+    "custom_generate",
+    "prefill_chunk_size",
+    "cache_implementation",
+)
 
 
 def chunked(
@@ -99,8 +104,14 @@ class ChunkedMemory:
 
     def __repr__(self) -> str:
         peaks = f"{self.chunked_bytes / 1e6:,.0f} MB in chunks, {self.whole_bytes / 1e6:,.0f} whole"
-        hint = "; logits_to_keep=1 keeps one token's logits" if self.saved_bytes < 0 else ""
-        return f"<ChunkedMemory: {self.saved_bytes / 1e6:,.0f} MB saved ({peaks}{hint})>"
+        hint = (
+            "; logits_to_keep=1 keeps one token's logits"
+            if self.saved_bytes < 0
+            else ""
+        )
+        return (
+            f"<ChunkedMemory: {self.saved_bytes / 1e6:,.0f} MB saved ({peaks}{hint})>"
+        )
 
 
 class Chunking:
@@ -117,7 +128,9 @@ class Chunking:
         self._warned: set[str] = set()
         model.forward = update_wrapper(partial(self._call), self._forward)
         if hasattr(model, "generate"):
-            model.generate = update_wrapper(partial(self._generate_call), self._generate)
+            model.generate = update_wrapper(
+                partial(self._generate_call), self._generate
+            )
 
     def undo(self) -> None:
         """Restore the model."""
@@ -140,7 +153,9 @@ class Chunking:
         finally:
             self._is_off = False
         if peaks[0] is None or peaks[1] is None:
-            raise MissingError("peak memory is not known on this system: use CUDA or Linux")
+            raise MissingError(
+                "peak memory is not known on this system: use CUDA or Linux"
+            )
         return ChunkedMemory(whole_bytes=peaks[0], chunked_bytes=peaks[1])
 
     def _size(self, length: int) -> int | None:
@@ -160,9 +175,13 @@ class Chunking:
         if size is not None and (why := self._why_whole or why_call_is_whole(inputs)):
             if why not in self._warned:
                 self._warned.add(why)
-                warnings.warn(f"chunkscope.chunked leaves a prompt whole: {why}", stacklevel=3)
+                warnings.warn(
+                    f"chunkscope.chunked leaves a prompt whole: {why}", stacklevel=3
+                )
             size = None
-        self.stats.total_sequences += sequences if length > 1 and not self._is_off else 0
+        self.stats.total_sequences += (
+            sequences if length > 1 and not self._is_off else 0
+        )
         if size is None:
             return self._forward(*args, **kwargs)
         self.stats.chunked_sequences += sequences
@@ -173,9 +192,16 @@ class Chunking:
         tokens = args[0] if args else kwargs.get("inputs", kwargs.get("input_ids"))
         sequences, length = _shape(tokens)
         size = None if self._why_whole else self._size(length)
-        others = {n for n in kwargs if n in self._names} - {"input_ids", "attention_mask"}
+        others = {n for n in kwargs if n in self._names} - {
+            "input_ids",
+            "attention_mask",
+        }
         config = kwargs.get("generation_config") or self._model.generation_config
-        others |= {name for name in OTHER_WAYS if kwargs.get(name) or getattr(config, name, None)}
+        others |= {
+            name
+            for name in OTHER_WAYS
+            if kwargs.get(name) or getattr(config, name, None)
+        }
         if size is None or others or config.use_cache is False:
             return self._generate(*args, **kwargs)
         self.stats.total_sequences += sequences
@@ -202,7 +228,9 @@ def in_chunks(
 ) -> tuple[Any, int]:
     """The same output as `forward(**inputs)`, and how many chunks of `size` tokens it took."""
     keep, starts = inputs.get("logits_to_keep") or 0, range(0, length, size)
-    first = length - min(keep or length, length)  # of the tokens whose results are wanted
+    first = length - min(
+        keep or length, length
+    )  # of the tokens whose results are wanted
     given, joined = {**inputs, "use_cache": True}, dict[str, Any]()
     by_token = [name for name in BY_TOKEN if inputs.get(name) is not None]
     for start in starts:
@@ -215,14 +243,18 @@ def in_chunks(
             part["logits_to_keep"] = max(1, wanted)
         output = forward(**part)
         given["past_key_values"] = output.past_key_values
-        if output.past_key_values is None:  # there is nothing that a next chunk could see
+        if (
+            output.past_key_values is None
+        ):  # there is nothing that a next chunk could see
             return forward(**inputs), 1
         # One tensor that is filled: joining parts at the end would hold the logits twice.
         for name in PER_TOKEN if wanted else ():
             if (result := getattr(output, name, None)) is None:
                 continue
             if name not in joined:
-                joined[name] = result.new_empty((len(result), length - first, *result.shape[2:]))
+                joined[name] = result.new_empty(
+                    (len(result), length - first, *result.shape[2:])
+                )
             joined[name][:, end - wanted - first : end - first] = result[:, -wanted:]
     for name, result in joined.items():
         setattr(output, name, result)
@@ -239,7 +271,11 @@ def why_call_is_whole(inputs: Mapping[str, Any]) -> str | None:
     """What keeps the prompt of this call from being read in chunks; None: nothing does."""
     if inputs.get("use_cache") is False:
         return "the call uses no KV cache (use_cache=False)"
-    given = [name for name, value in inputs.items() if value is not None and value is not False]
+    given = [
+        name
+        for name, value in inputs.items()
+        if value is not None and value is not False
+    ]
     if others := sorted(set(given) - TAKEN):
         return f"the call has {', '.join(others)}"
     keep, mask = inputs.get("logits_to_keep"), inputs.get("attention_mask")

@@ -14,12 +14,29 @@ from chunkscope.artefacts.artefact import now
 from chunkscope.errors import EngineError, InputError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.reference.attention import not_taken
-from chunkscope.reference.engine import ReferenceRun, TokenRequest, generate, settings_for
-from chunkscope.reference.models import TINY, context_of, load_model, load_torch, tiny_model
+from chunkscope.reference.engine import (
+    ReferenceRun,
+    TokenRequest,
+    generate,
+    settings_for,
+)
+from chunkscope.reference.models import (
+    TINY,
+    context_of,
+    load_model,
+    load_torch,
+    tiny_model,
+)
 from chunkscope.simulation.workload import GIVEN, Workload
 from chunkscope.verification.engine_run import machine_of
 from chunkscope.verification.latencies import distribution_of, figures_of
-from chunkscope.verification.result import EngineKind, Run, Subject, Verification, WorkerMemory
+from chunkscope.verification.result import (
+    EngineKind,
+    Run,
+    Subject,
+    Verification,
+    WorkerMemory,
+)
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 
@@ -64,7 +81,9 @@ def demo(
     answering: Callable[[str], None] = lambda _: None,
 ) -> Demonstration:
     """Show chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`."""
-    chunks = dict.fromkeys(_chunk_size(word.strip().lower()) for word in chunk.split(","))
+    chunks = dict.fromkeys(
+        _chunk_size(word.strip().lower()) for word in chunk.split(",")
+    )
     load_torch("chunkscope demo")
     from chunkscope.verification.inside.chunkscope_probe import machine
 
@@ -86,14 +105,19 @@ def demo(
         started, settings = now(), settings_for(loaded, requests, chunk=size)
         try:
             runs[name] = generate(loaded, requests, settings)
-        except (RuntimeError, MemoryError) as error:  # torch's own, of whatever the model provokes
+        except (
+            RuntimeError,
+            MemoryError,
+        ) as error:  # torch's own, of whatever the model provokes
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise EngineError(f"the model failed {name}: {first}") from error
         rows.append(_run(name, runs[name], workload, started, loaded))
     name = Path(model).expanduser().resolve().name if model else TINY
     load_format = "auto" if model else "dummy"
     measured = Verification(
-        model=Subject(name=name, load_format=load_format, parameters=loaded.num_parameters()),
+        model=Subject(
+            name=name, load_format=load_format, parameters=loaded.num_parameters()
+        ),
         measured=EngineKind.DEMO,
         workload=workload,
         repeats=1,
@@ -112,9 +136,13 @@ def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
         with torch.inference_mode():
             ids = torch.tensor([request.prompt], device=model.device)
             expected = model(input_ids=ids, use_cache=False).logits[0, -1].float().cpu()
-        rounding = min(256 * torch.finfo(model.dtype).eps, MOST_APART) * expected.abs().max()
+        rounding = (
+            min(256 * torch.finfo(model.dtype).eps, MOST_APART) * expected.abs().max()
+        )
         if (logits - expected).abs().max() > rounding:
-            raise not_taken(model, "its answers change when another request runs with it")
+            raise not_taken(
+                model, "its answers change when another request runs with it"
+            )
 
 
 def demo_requests(model: Any, long: int, seed: int) -> Iterator[TokenRequest]:
@@ -125,7 +153,9 @@ def demo_requests(model: Any, long: int, seed: int) -> Iterator[TokenRequest]:
     chance = random.Random(seed)  # noqa: S311  (no secret)
     for length, arrival in zip(lengths, arrivals, strict=True):
         prompt = chance.choices(vocabulary, k=length)
-        yield TokenRequest(prompt=prompt, output_tokens=OUTPUT_TOKENS, arrival_s=arrival)
+        yield TokenRequest(
+            prompt=prompt, output_tokens=OUTPUT_TOKENS, arrival_s=arrival
+        )
 
 
 def _chunk_size(word: str) -> int | None:
@@ -149,7 +179,9 @@ def check_lengths(model: Any, long: int) -> None:
         )
 
 
-def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: Any) -> Run:
+def _run(
+    name: str, run: ReferenceRun, workload: Workload, started: str, model: Any
+) -> Run:
     by_length, settings = figures_of(run.answers, workload), run.run.settings
     figures = replace(run.run.figures, short=by_length.short, long=by_length.long)
     memory = WorkerMemory(

@@ -69,7 +69,9 @@ class ModelRunner:
     Time goes on while the model computes and stands still otherwise: nobody waits for an arrival.
     """
 
-    def __init__(self, model: Any, requests: Sequence[LiveRequest], *, attends_by: str) -> None:
+    def __init__(
+        self, model: Any, requests: Sequence[LiveRequest], *, attends_by: str
+    ) -> None:
         self._model, self._requests, self._attends_by = model, requests, attends_by
 
     def __call__(self, step: Step) -> tuple[float, float, float, float]:
@@ -116,7 +118,9 @@ class ModelRunner:
         tokens = [token for p in pieces for token in p.request.tokens[p.start : p.end]]
         positions = [position for p in pieces for position in range(p.start, p.end)]
         last = [piece.in_batch.stop - 1 for piece in pieces if piece.is_due]
-        wanted = torch.tensor(last or [0], device=device)  # the head is not asked for others
+        wanted = torch.tensor(
+            last or [0], device=device
+        )  # the head is not asked for others
         logits = self._model(
             input_ids=torch.tensor([tokens], device=device),
             position_ids=torch.tensor([positions], device=device),
@@ -150,15 +154,21 @@ def generate(
     with by_piece(model) as attends_by:
         runner = ModelRunner(model, live, attends_by=attends_by)
         memory = PeakMemory()
-        run = run_setting(scenario, settings, pool, watch=sys.maxsize, fast=False, times=runner)
+        run = run_setting(
+            scenario, settings, pool, watch=sys.maxsize, fast=False, times=runner
+        )
         peak, beyond = memory.peak_bytes(), memory.beyond_bytes()
-    ends = [sizes[0].arrival_s + step.start_s + step.duration_s for step in run.timeline]
+    ends = [
+        sizes[0].arrival_s + step.start_s + step.duration_s for step in run.timeline
+    ]
     return ReferenceRun(
         run=run,
         outputs=tuple(tuple(one.tokens[one.prompt_tokens :]) for one in live),
         answers=tuple(
             Answer(
-                sent=size.arrival_s, times=[ends[n] for n in one.steps], counts=[1] * len(one.steps)
+                sent=size.arrival_s,
+                times=[ends[n] for n in one.steps],
+                counts=[1] * len(one.steps),
             )
             for size, one in zip(sizes, live, strict=True)
         ),
@@ -168,9 +178,13 @@ def generate(
     )
 
 
-def settings_for(model: Any, requests: Sequence[TokenRequest], *, chunk: int | None) -> Settings:
+def settings_for(
+    model: Any, requests: Sequence[TokenRequest], *, chunk: int | None
+) -> Settings:
     """`chunk` is the most a step reads of one prompt; of all it reads as much as there is."""
-    most = sum(min(len(request.prompt), chunk or len(request.prompt)) for request in requests)
+    most = sum(
+        min(len(request.prompt), chunk or len(request.prompt)) for request in requests
+    )
     return Settings(
         max_model_len=context_of(model),
         max_num_seqs=len(requests),

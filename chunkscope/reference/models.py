@@ -32,7 +32,8 @@ def load_torch(who: str) -> Any:
         import torch
     except ImportError as error:
         raise MissingError(
-            f"{who} needs torch, which is not installed", hint="pip install 'chunkscope[torch]'"
+            f"{who} needs torch, which is not installed",
+            hint="pip install 'chunkscope[torch]'",
         ) from error
     return torch
 
@@ -65,10 +66,14 @@ def load_model(name: str) -> Any:
 
     logging.disable_progress_bar()
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype="auto")
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, local_files_only=True, dtype="auto"
+        )
     except Exception as error:  # whatever a damaged or foreign file provokes
         first = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"transformers cannot load the model in {folder}: {first}") from error
+        raise InputError(
+            f"transformers cannot load the model in {folder}: {first}"
+        ) from error
     return _placed(model)
 
 

@@ -45,7 +45,9 @@ class ReportComparison:
             "schema": "chunkscope/comparison/4",
             "chunkscope": __version__,
             **{side: str(getattr(self, side).folder) for side in ("old", "new")},
-            "data": None if self.data is None else [asdict(check) for check in self.data],
+            "data": None
+            if self.data is None
+            else [asdict(check) for check in self.data],
             "notes": list(words.not_comparable(self.old, self.new)),
         }
 
@@ -66,7 +68,11 @@ def first_screen(findings: Findings) -> Section:
 
 def _measurements(findings: Findings) -> Verification | None:
     """None if they are of another plan: they say nothing about this one."""
-    return None if findings.verification_is_of_this_plan is False else findings.verification
+    return (
+        None
+        if findings.verification_is_of_this_plan is False
+        else findings.verification
+    )
 
 
 def _in_use(findings: Findings) -> Plan | None:
@@ -87,12 +93,19 @@ def arguments(findings: Findings) -> str:
 # -- chapters ------------------------------------------------------------------------------------
 
 
-def chapters(findings: Findings, comparison: ReportComparison | None = None) -> list[Chapter]:
+def chapters(
+    findings: Findings, comparison: ReportComparison | None = None
+) -> list[Chapter]:
     """In the order of the page; a result that is missing has no chapter."""
-    v, of_another = findings.verification, findings.verification_is_of_this_plan is False
+    v, of_another = (
+        findings.verification,
+        findings.verification_is_of_this_plan is False,
+    )
     title = "What was measured" + ", of another plan" * of_another
     engines = findings.diagnosis.engines if findings.diagnosis else ()
-    models = ", ".join(dict.fromkeys(one.facts.model or "unknown model" for one in engines))
+    models = ", ".join(
+        dict.fromkeys(one.facts.model or "unknown model" for one in engines)
+    )
     parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
         ("changes", "What changed", _of(comparison)),
         ("plan", "Predicted times", _of(findings.plan, details=False)),
@@ -107,7 +120,9 @@ def chapters(findings: Findings, comparison: ReportComparison | None = None) -> 
     for name, heading, sections in parts:
         rest = []
         for section in sections:
-            texts = tuple(text for text in section.sentences if text not in top.sentences)
+            texts = tuple(
+                text for text in section.sentences if text not in top.sentences
+            )
             notes = tuple(note for note in section.notes if note not in top.notes)
             rest.append(replace(section, sentences=texts, notes=notes))
         if rest := [section for section in rest if not section.is_empty]:
@@ -115,7 +130,9 @@ def chapters(findings: Findings, comparison: ReportComparison | None = None) -> 
     return shown
 
 
-def _of(artefact: object | None, *, top: bool = False, details: bool = True) -> list[Section]:
+def _of(
+    artefact: object | None, *, top: bool = False, details: bool = True
+) -> list[Section]:
     every = sections_of(artefact) if artefact is not None else []
     return [s for s in every if (top or not s.top) and (details or not s.details)]
 
@@ -143,7 +160,12 @@ def _lengths(findings: Findings) -> list[Section]:
 def _origins(findings: Findings) -> Section:
     """When and by which command each artefact was made."""
     rows = []
-    artefacts = (findings.profile, findings.plan, findings.simulation, findings.verification)
+    artefacts = (
+        findings.profile,
+        findings.plan,
+        findings.simulation,
+        findings.verification,
+    )
     for artefact in filter(None, (*artefacts, findings.diagnosis)):
         source = artefact.source if isinstance(artefact, Plan) else artefact
         date = getattr(artefact, "created", "")[:10]
@@ -158,10 +180,18 @@ def _origins(findings: Findings) -> Section:
 def sections(findings: Findings) -> list[Section]:
     """The first screen and the runs that decide; everything else as details."""
     top, flags, parts = first_screen(findings), arguments(findings), chapters(findings)
-    first = replace(top, sentences=(*top.sentences, *([f"Flags: {flags}"] if flags else [])))
-    runs = [chapter.sections[0] for chapter in parts if chapter.id in ("measured", "plan")][-1:]
+    first = replace(
+        top, sentences=(*top.sentences, *([f"Flags: {flags}"] if flags else []))
+    )
+    runs = [
+        chapter.sections[0] for chapter in parts if chapter.id in ("measured", "plan")
+    ][-1:]
     rest = [
-        replace(section, details=True, title=section.title or ("" if place else chapter.title))
+        replace(
+            section,
+            details=True,
+            title=section.title or ("" if place else chapter.title),
+        )
         for chapter in parts
         for place, section in enumerate(chapter.sections)
         if section not in runs
@@ -176,7 +206,11 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
     """Data is compared by the gate's checks of drift, each with a limit of zero."""
     data = None
     if old.profile is not None and new.profile is not None:
-        limits: dict[str, Any] = {"baseline": "old", "content": "same", "allow_sample": True}
+        limits: dict[str, Any] = {
+            "baseline": "old",
+            "content": "same",
+            "allow_sample": True,
+        }
         limits |= {spec.key: 0 for spec in DATASETS}
         if old.profile.tokenizer.digest == new.profile.tokenizer.digest:
             limits |= {move.key: "0%" for move in MOVES}
@@ -188,13 +222,19 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
 def changes(comparison: ReportComparison) -> list[Section]:
     old, new = comparison.old, comparison.new
     rows = [
-        (check.subject, check.name[len("drift.") :].replace("_", " "), gate.value_text(check))
+        (
+            check.subject,
+            check.name[len("drift.") :].replace("_", " "),
+            gate.value_text(check),
+        )
         for check in comparison.moved
     ]
     return [
         Section(
             sentences=tuple(words.what_changed(old, new, comparison.data)),
-            table=table_of(("dataset", "what", "change"), rows, words=("what", "change")),
+            table=table_of(
+                ("dataset", "what", "change"), rows, words=("what", "change")
+            ),
             notes=tuple(words.not_comparable(old, new)),
         ),
         Section(title="The plan", table=_plan_table(old, new)),
@@ -210,11 +250,16 @@ def _plan_table(old: Findings, new: Findings) -> Table | None:
         {
             "planned for": plan.setup(p),
             "sets": plan.listed(p.settings) or "vLLM's defaults",
-            **{label: f"{value} ({meaning})" for label, value, meaning in plan.facts(p)},
+            **{
+                label: f"{value} ({meaning})" for label, value, meaning in plan.facts(p)
+            },
         }
         for p in (old.plan, new.plan)
     )
-    rows = [(name, before.get(name), now.get(name)) for name in dict.fromkeys((*before, *now))]
+    rows = [
+        (name, before.get(name), now.get(name))
+        for name in dict.fromkeys((*before, *now))
+    ]
     rows = [row for row in rows if row[1] != row[2]]
     return table_of(("what", "before", "now"), rows, words=("before", "now"))
 
@@ -227,6 +272,8 @@ def _measured(old: Verification | None, new: Verification | None) -> Iterator[Se
         both = {"before": before, "now": run}
         yield Section(
             title=f"Measured: {run.setting}",
-            sentences=tuple(f"{name}: {failure(r)}." for name, r in both.items() if not r.ok),
+            sentences=tuple(
+                f"{name}: {failure(r)}." for name, r in both.items() if not r.ok
+            ),
             table=runs_table([(name, r) for name, r in both.items() if r.ok]),
         )

@@ -18,7 +18,9 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def sections(result: GateResult) -> list[Section]:
     return [
-        Section(sentences=(gate.answer(result),), table=_table(result.failed[:MOST_FAILED])),
+        Section(
+            sentences=(gate.answer(result),), table=_table(result.failed[:MOST_FAILED])
+        ),
         *remedies(result),
         Section(title="Every check", table=_table(result.checks), details=True),
     ]
@@ -62,7 +64,9 @@ def error_annotation(error: ChunkscopeError, budget: Path) -> str:
 
 
 def _error(title: str, message: str, budget: Path, line: int | None = None) -> str:
-    top = os.environ.get("GITHUB_WORKSPACE") or "."  # GitHub wants paths as seen from there
+    top = (
+        os.environ.get("GITHUB_WORKSPACE") or "."
+    )  # GitHub wants paths as seen from there
     file = Path(os.path.relpath(budget, top)).as_posix() if budget.exists() else ""
     properties = {"file": file, "line": str(line or ""), "title": title}
     text = ",".join(
@@ -81,9 +85,13 @@ def junit(result: GateResult) -> bytes:
     """Each check is a test case."""
     counts = {"tests": str(len(result.checks)), "failures": str(len(result.failed))}
     root = Element("testsuites", counts)
-    suite = SubElement(root, "testsuite", counts, name="gate", timestamp=result.created[:19])
+    suite = SubElement(
+        root, "testsuite", counts, name="gate", timestamp=result.created[:19]
+    )
     for check in result.checks:
-        case = SubElement(suite, "testcase", name=_xml(check.title), classname="chunkscope.gate")
+        case = SubElement(
+            suite, "testcase", name=_xml(check.title), classname="chunkscope.gate"
+        )
         text = _xml(gate.result(check))
         if check.passed:
             SubElement(case, "system-out").text = text

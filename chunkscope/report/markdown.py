@@ -15,7 +15,9 @@ def markdown(artefact: object) -> str:
         goes_on = is_open and section.details and not section.title
         blocks += ["</details>"] if is_open and not goes_on else []
         if section.details and not goes_on:
-            blocks.append(f"<details><summary>{text(section.title or 'More')}</summary>")
+            blocks.append(
+                f"<details><summary>{text(section.title or 'More')}</summary>"
+            )
         is_open = section.details
         blocks += _blocks(section)
     return "\n\n".join([*blocks, "</details>"] if is_open else blocks) + "\n"
@@ -32,8 +34,12 @@ def _blocks(section: Section) -> Iterator[str]:
 
 
 def table(shown: Table) -> str:
-    rule = ["---:" if shown.is_right(at) else "---" for at in range(len(shown.headings))]
-    head, *rows = ([text(str(cell)) for cell in row] for row in (shown.headings, *shown.rows))
+    rule = [
+        "---:" if shown.is_right(at) else "---" for at in range(len(shown.headings))
+    ]
+    head, *rows = (
+        [text(str(cell)) for cell in row] for row in (shown.headings, *shown.rows)
+    )
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
 
 
@@ -43,4 +49,6 @@ def text(words: str) -> str:
     >>> text("a|b @team")
     'a\\\\|b \\\\@team'
     """
-    return "".join(f"\\{c}" if c in MARKUP else c for c in printable(" ".join(words.split())))
+    return "".join(
+        f"\\{c}" if c in MARKUP else c for c in printable(" ".join(words.split()))
+    )

@@ -15,9 +15,15 @@ def sections(plan: Plan) -> list[Section]:
     is_broken, flags = words.is_broken(plan), words.flags(plan)
     memory = _memory_table(plan.memory) if plan.memory else None
     figures = table_of(("", "", ""), words.facts(plan), words=("",))
-    strong = [at for at, run in enumerate(plan.tried) if run is plan.run and not is_broken]
-    tried = runs_table([(words.tried_name(plan, run), run) for run in plan.tried], strong=strong)
-    background = [note for note in plan.notes if note.code in words.BACKGROUND and plan.tried]
+    strong = [
+        at for at, run in enumerate(plan.tried) if run is plan.run and not is_broken
+    ]
+    tried = runs_table(
+        [(words.tried_name(plan, run), run) for run in plan.tried], strong=strong
+    )
+    background = [
+        note for note in plan.notes if note.code in words.BACKGROUND and plan.tried
+    ]
     return [
         Section(sentences=(words.answer(plan),), top=True),
         Section(sentences=tuple(map(words.saving, plan.savings)), top=True),
@@ -39,7 +45,11 @@ def _alone(plan: Plan) -> Table | None:
         lines.append(("all together", plan.decision))
     rows = []
     for name, one in lines:
-        time = [seconds(costs[name].hours * 3_600) if name in costs else None] if costs else []
+        time = (
+            [seconds(costs[name].hours * 3_600) if name in costs else None]
+            if costs
+            else []
+        )
         over = share(one.chunks.share) if one.chunks.prompts else None
         rows.append((name, *time, one.mode.value, one.threshold, over))
     heads = ("dataset", *["time"] * bool(costs), "length rule", "threshold", "over it")
@@ -66,8 +76,13 @@ def footprint_sections(footprint: Footprint) -> list[Section]:
         [("requests that fit", *lengths.values())] if any(lengths.values()) else (),
     )
     return [
-        Section(sentences=tuple(words.fits(footprint)), table=_memory_table(footprint.memory)),
-        Section(table=fitting, notes=tuple(words.phrases(footprint.notes, words.ASSUMED[0]))),
+        Section(
+            sentences=tuple(words.fits(footprint)),
+            table=_memory_table(footprint.memory),
+        ),
+        Section(
+            table=fitting, notes=tuple(words.phrases(footprint.notes, words.ASSUMED[0]))
+        ),
     ]
 
 
@@ -76,14 +91,30 @@ def _memory_table(memory: Memory) -> Table | None:
     left = Note(code="memory_left", values={"tokens": memory.kv_cache_tokens})
     total = Note(code="memory_total", values={"gib": memory.total_gib})
     rows = [
-        *((x.name.replace("cuda_", "CUDA "), x.gib, x.label, x.note) for x in memory.lines),
-        ("KV cache", memory.kv_cache_gib, memory.kv_cache_label or Label.PREDICTED, left),
-        ("all together", memory.requested_gib - min(0.0, memory.kv_cache_gib), "", total),
+        *(
+            (x.name.replace("cuda_", "CUDA "), x.gib, x.label, x.note)
+            for x in memory.lines
+        ),
+        (
+            "KV cache",
+            memory.kv_cache_gib,
+            memory.kv_cache_label or Label.PREDICTED,
+            left,
+        ),
+        (
+            "all together",
+            memory.requested_gib - min(0.0, memory.kv_cache_gib),
+            "",
+            total,
+        ),
     ]
     rows = [row for row in rows if row[1] >= 0.005]
     return table_of(
         ("per GPU", "GiB", "basis", "from"),
-        [(part, f"{gib:.2f}", label, sentence(note)) for part, gib, label, note in rows],
+        [
+            (part, f"{gib:.2f}", label, sentence(note))
+            for part, gib, label, note in rows
+        ],
         words=("basis", "from"),
         strong=[len(rows) - 1],
     )

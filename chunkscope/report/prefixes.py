@@ -39,7 +39,9 @@ class PrefixSummary(Shown):
 def prefixes(profile: Profile | Name = Profile.default_path) -> PrefixSummary:
     """How much of the prompts vLLM's prefix cache would serve."""
     profile = Profile.load(profile)
-    measured = [(dataset, dataset.prefixes) for dataset in profile.datasets if dataset.prefixes]
+    measured = [
+        (dataset, dataset.prefixes) for dataset in profile.datasets if dataset.prefixes
+    ]
     if not measured:
         raise InputError(
             "what prompts share was not measured for this profile",
@@ -51,13 +53,23 @@ def prefixes(profile: Profile | Name = Profile.default_path) -> PrefixSummary:
 
 def enough_for(*datasets: PrefixReuse) -> int | None:
     """The smallest KV cache, in tokens, that serves nearly all of each; None if that is unknown."""
-    sharing = [(one.capacities, FLAT * one.cached_tokens) for one in datasets if one.cached_tokens]
-    sizes = [[at.kv_tokens for at in some if at.cached_tokens >= n] for some, n in sharing]
+    sharing = [
+        (one.capacities, FLAT * one.cached_tokens)
+        for one in datasets
+        if one.cached_tokens
+    ]
+    sizes = [
+        [at.kv_tokens for at in some if at.cached_tokens >= n] for some, n in sharing
+    ]
     return max(fitting[0] for fitting in sizes) if sizes and all(sizes) else None
 
 
 def _figures(reuse: PrefixReuse, *datasets: PrefixReuse) -> dict[str, Any]:
-    return {"hit_rate": reuse.hit_rate, "flat_at": enough_for(*datasets), **plain(reuse)}
+    return {
+        "hit_rate": reuse.hit_rate,
+        "flat_at": enough_for(*datasets),
+        **plain(reuse),
+    }
 
 
 # -- sections ------------------------------------------------------------------------------------
@@ -65,7 +77,9 @@ def _figures(reuse: PrefixReuse, *datasets: PrefixReuse) -> dict[str, Any]:
 
 def sections(summary: PrefixSummary) -> list[Section]:
     overall = data.shared(summary.overall)
-    names = [dataset.name for dataset in summary.profile.datasets if not dataset.prefixes]
+    names = [
+        dataset.name for dataset in summary.profile.datasets if not dataset.prefixes
+    ]
     left = (f"not measured: {named(names, 5)}",) if names else ()
     return [
         Section(sentences=(overall,), table=_shared_table(summary), notes=left),
@@ -76,14 +90,22 @@ def sections(summary: PrefixSummary) -> list[Section]:
 def _advice(summary: PrefixSummary) -> Iterator[Saving]:
     """What would raise the hit rate: another order, another template."""
     for dataset, reuse in summary.measured:
-        gains = [at.best_order_cached_tokens - at.cached_tokens for at in reuse.capacities]
+        gains = [
+            at.best_order_cached_tokens - at.cached_tokens for at in reuse.capacities
+        ]
         gains = [gain for gain in gains if gain > MATTERS * reuse.tokens]
-        if gains and dataset.kind != "lengths":  # requests of a trace come when they come
-            yield Saving(tokens=gains[-1], code="better_order", values={"dataset": dataset.name})
+        if (
+            gains and dataset.kind != "lengths"
+        ):  # requests of a trace come when they come
+            yield Saving(
+                tokens=gains[-1], code="better_order", values={"dataset": dataset.name}
+            )
         for near in reuse.near_misses:
             values: dict[str, Any] = {"text": near.text, "other": near.other_text}
             values |= {"dataset": dataset.name, "prompts": near.prompts}
-            yield Saving(tokens=near.lost_tokens, code="early_difference", values=values)
+            yield Saving(
+                tokens=near.lost_tokens, code="early_difference", values=values
+            )
 
 
 def _shared_table(summary: PrefixSummary) -> Table | None:

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from chunkscope.artefacts.numbers import number, share
 from chunkscope.console import printable
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import ALL, LONG_LENGTHS, DatasetProfile, Profile, together
+from chunkscope.lengths.profile import (
+    ALL,
+    LONG_LENGTHS,
+    DatasetProfile,
+    Profile,
+    together,
+)
 from chunkscope.report.section import Chart, Section, Table, table_of
 from chunkscope.report.words import data as words
 
@@ -32,7 +38,10 @@ def sections(profile: Profile) -> list[Section]:
             table=lengths_table(profile.datasets),
             chart=lengths_chart(profile),
         ),
-        Section(sentences=(words.counted_with(profile),), notes=tuple(words.cautions(profile))),
+        Section(
+            sentences=(words.counted_with(profile),),
+            notes=tuple(words.cautions(profile)),
+        ),
         Section(title="By dataset", table=_every_dataset(profile), details=True),
         Section(title="Longest prompts", table=rows, details=True),
     ]
@@ -40,10 +49,14 @@ def sections(profile: Profile) -> list[Section]:
 
 # -- the list of datasets ------------------------------------------------------------------------
 
-Group = tuple[str, Sequence[DatasetProfile]]  # a dataset or a folder by name, and what is in it
+Group = tuple[
+    str, Sequence[DatasetProfile]
+]  # a dataset or a folder by name, and what is in it
 
 
-def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> list[Group]:
+def shortened(
+    datasets: Sequence[DatasetProfile], most: int = MOST_LINES
+) -> list[Group]:
     """At most `most` lines and one for all: sets with long prompts, others as folders.
 
     Few datasets are all listed, in order.
@@ -54,10 +67,14 @@ def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> lis
     by_length = sorted(datasets, key=lambda dataset: -(dataset.lengths.max or 0))
     folders: dict[str, list[DatasetProfile]] = {}
     for dataset in by_length:
-        folders.setdefault(dataset.name.rpartition("/")[0] or dataset.group, []).append(dataset)
+        folders.setdefault(dataset.name.rpartition("/")[0] or dataset.group, []).append(
+            dataset
+        )
     long = [dataset for dataset in by_length if (dataset.lengths.max or 0) > words.LONG]
     names = [dataset.name for dataset in long[: most // 2] or by_length[:1]]
-    rest = {name: [d for d in some if d.name not in names] for name, some in folders.items()}
+    rest = {
+        name: [d for d in some if d.name not in names] for name, some in folders.items()
+    }
     if len(rest) > most - len(names):
         rest = {"": [dataset for some in rest.values() for dataset in some]}
     lines: list[Group] = [(d.name, [d]) for d in by_length if d.name in names]
@@ -70,8 +87,13 @@ def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> lis
 def lengths_table(datasets: Sequence[DatasetProfile]) -> Table | None:
     names = ("prompts", *FIGURES)
     sums = [(name, together(members)) for name, members in shortened(datasets)]
-    rows = [(name, *(written(lengths, column) for column in names)) for name, lengths in sums]
-    return table_of(("tokens per prompt", *names), rows, strong=[len(rows) - 1] if rows[1:] else [])
+    rows = [
+        (name, *(written(lengths, column) for column in names))
+        for name, lengths in sums
+    ]
+    return table_of(
+        ("tokens per prompt", *names), rows, strong=[len(rows) - 1] if rows[1:] else []
+    )
 
 
 def written(lengths: LengthHistogram, column: str) -> str:
@@ -93,7 +115,11 @@ def _every_dataset(profile: Profile) -> Table | None:
     rows = []
     for dataset in profile.datasets[:MOST_ROWS]:
         figures = (written(dataset.lengths, name) for name in names)
-        per = None if dataset.chars_per_token is None else f"{dataset.chars_per_token:.2f}"
+        per = (
+            None
+            if dataset.chars_per_token is None
+            else f"{dataset.chars_per_token:.2f}"
+        )
         rows.append((dataset.name, *figures, per, dataset.field or None))
     heads = ("dataset", *names, "chars per token", "prompt field")
     return table_of(heads, rows, words=heads[-1:])
@@ -104,9 +130,14 @@ def _every_dataset(profile: Profile) -> Table | None:
 
 def lengths_chart(profile: Profile) -> Chart | None:
     """For the page: how many prompts are how long, in doubling steps, of all and by dataset."""
-    longest = sorted(profile.datasets, key=lambda d: -(d.lengths.max or 0))[:MOST_CHARTS]
+    longest = sorted(profile.datasets, key=lambda d: -(d.lengths.max or 0))[
+        :MOST_CHARTS
+    ]
     some = [dataset for dataset in longest if dataset.rows]
-    sets = [(ALL, profile.overall), *((d.name, d.lengths) for d in some if len(some) > 1)]
+    sets = [
+        (ALL, profile.overall),
+        *((d.name, d.lengths) for d in some if len(some) > 1),
+    ]
     bins = [{"name": name, "bins": lengths.doubling()} for name, lengths in sets]
     return Chart(name="lengths", data={"sets": bins, "marks": []}) if some else None
 

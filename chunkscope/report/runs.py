@@ -5,8 +5,23 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from chunkscope.artefacts.figures import FIGURES, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
-from chunkscope.artefacts.numbers import SECONDS, change, exceeds, gib, per_second, seconds, share
+from chunkscope.artefacts.figures import (
+    FIGURES,
+    ITL_MAX,
+    ITL_P99,
+    MAKESPAN,
+    TTFT_P95,
+    Figure,
+)
+from chunkscope.artefacts.numbers import (
+    SECONDS,
+    change,
+    exceeds,
+    gib,
+    per_second,
+    seconds,
+    share,
+)
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.section import Cell, Chart, Section, Table, Written, table_of
 from chunkscope.report.words import runs as words
@@ -18,7 +33,11 @@ from chunkscope.verification.result import EngineKind, Run, Verification
 from chunkscope.verification.verdict import Outcome, judge, value
 
 Named = Sequence[tuple[str, SimulatedRun | Run]]
-DEMO = {"first token, short": words.SHORT_WAIT, "time": MAKESPAN, "longest gap": ITL_MAX}
+DEMO = {
+    "first token, short": words.SHORT_WAIT,
+    "time": MAKESPAN,
+    "longest gap": ITL_MAX,
+}
 LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2
 ACTIVATIONS = ("activation", "experts", "sampler", "compiling")  # as vLLM profiles them
@@ -33,11 +52,16 @@ PARTS = (  # of a GPU's memory: the title, vLLM's figure and the memory model's 
 
 def simulated_sections(simulation: Simulation) -> list[Section]:
     named = [(words.run_name(run), run) for run in simulation.runs]
-    cautions = phrases(simulation.notes, ACCURACY, ASSUMED[1])  # the setup says the latter
+    cautions = phrases(
+        simulation.notes, ACCURACY, ASSUMED[1]
+    )  # the setup says the latter
     steps = [(f"First steps: {name}", steps_table(run.timeline)) for name, run in named]
     return [
         Section(
-            sentences=(words.simulated_answer(simulation), words.simulated_setup(simulation)),
+            sentences=(
+                words.simulated_answer(simulation),
+                words.simulated_setup(simulation),
+            ),
             table=runs_table(named),
         ),
         *(Section(title=title, table=table) for title, table in steps),
@@ -58,17 +82,31 @@ def measured_sections(v: Verification) -> list[Section]:
     failed = [f"{words.failure(run)}." for run in v.runs[answered:] if not run.ok]
     use = v.verdict.use if v.verdict else None
     short = words.SHORT if answered else DEMO
-    strong = [at for at, (_, run) in enumerate(ran) if use is not None and run.is_called(use)]
-    settings = [(words.run_name(run), listed(run.settings) or "vLLM's defaults") for run in v.runs]
+    strong = [
+        at for at, (_, run) in enumerate(ran) if use is not None and run.is_called(use)
+    ]
+    settings = [
+        (words.run_name(run), listed(run.settings) or "vLLM's defaults")
+        for run in v.runs
+    ]
     return [
         Section(sentences=(words.measured_answer(v), words.measured_on(v)), top=True),
-        Section(sentences=(*words.worse(v), *failed), table=runs_table(ran, short, strong=strong)),
+        Section(
+            sentences=(*words.worse(v), *failed),
+            table=runs_table(ran, short, strong=strong),
+        ),
         Section(
             sentences=tuple(words.outputs(v)),
             chart=_chart(v.runs),
-            notes=tuple(f"{run.setting}: {sentence(n)}" for run in v.runs for n in run.notes),
+            notes=tuple(
+                f"{run.setting}: {sentence(n)}" for run in v.runs for n in run.notes
+            ),
         ),
-        Section(title="Every figure", table=every_figure(ran, v.workload.long_over), details=True),
+        Section(
+            title="Every figure",
+            table=every_figure(ran, v.workload.long_over),
+            details=True,
+        ),
         Section(title="Memory", table=_memory(ran), details=True),
         Section(
             title="Settings",
@@ -82,8 +120,13 @@ def measured_sections(v: Verification) -> list[Section]:
 def demo_sections(demo: Demonstration) -> list[Section]:
     _, *others = measured_sections(demo.measured)
     timelines = {name: run.run.timeline[:3] for name, run in demo.runs.items()}
-    steps = [Section(title=f"First steps {n}", table=steps_table(t)) for n, t in timelines.items()]
-    first = Section(sentences=(words.measured_answer(demo.measured), *words.demo_setup(demo)))
+    steps = [
+        Section(title=f"First steps {n}", table=steps_table(t))
+        for n, t in timelines.items()
+    ]
+    first = Section(
+        sentences=(words.measured_answer(demo.measured), *words.demo_setup(demo))
+    )
     return [first, *others[:1], *steps, *others[1:]]
 
 
@@ -91,7 +134,10 @@ def demo_sections(demo: Demonstration) -> list[Section]:
 
 
 def runs_table(
-    named: Named, figures: Mapping[str, Figure] = words.SHORT, *, strong: Collection[int] = ()
+    named: Named,
+    figures: Mapping[str, Figure] = words.SHORT,
+    *,
+    strong: Collection[int] = (),
 ) -> Table | None:
     """The figures that decide. Measured runs are compared with the first, broken limits marked."""
     runs: list[Any] = [run for _, run in named]
@@ -100,7 +146,9 @@ def runs_table(
     limits = first.slo.limits if is_simulated and first.slo else ()
     columns: dict[str, Callable[[Any], Written]] = {}
     if is_simulated and first.rate:
-        columns["sustains"] = lambda run: per_second(run.rate.rate_per_s)  # figures are at it
+        columns["sustains"] = lambda run: per_second(
+            run.rate.rate_per_s
+        )  # figures are at it
         columns["limited by"] = lambda run: run.rate.breaks or ""
     for limit in limits:
         columns[f"{limit.name} ({seconds(limit.seconds)})"] = partial(_limited, limit)
@@ -109,13 +157,19 @@ def runs_table(
         shown = (TTFT_P95, ITL_P99)
     for heading, figure in figures.items():
         is_known = any(value(run, figure) is not None for run in runs)
-        if is_known and figure in shown and figure.promise not in {one.name for one in limits}:
+        if (
+            is_known
+            and figure in shown
+            and figure.promise not in {one.name for one in limits}
+        ):
             columns[heading] = partial(cell, figure, first)
             if figure is MAKESPAN and not is_simulated and len(runs) > 1:
                 columns["change"] = partial(_changed, MAKESPAN, first)
     if "change" in columns:
         columns.pop("gap p99", None)  # there is no room for both
-    rows = [(name, *(column(run) for column in columns.values())) for name, run in named]
+    rows = [
+        (name, *(column(run) for column in columns.values())) for name, run in named
+    ]
     return table_of(("setting", *columns), rows, strong=strong, words=("limited by",))
 
 
@@ -125,7 +179,9 @@ def cell(figure: Figure, first: Any, run: Any) -> Written:
     number, usual = value(run, figure), value(first, figure)
     if number is None and is_measured:
         is_reference = figure.key.startswith("outputs.") and run.outputs is not None
-        return Cell(text="the reference" if is_reference else "not measured", look="none")
+        return Cell(
+            text="the reference" if is_reference else "not measured", look="none"
+        )
     is_long = figure.unit is SECONDS and min(number or 0.0, usual or 0.0) >= 60
     text = None if number is None else figure.unit.brief(number)
     text = seconds(number, like=usual) if is_long else text
@@ -142,14 +198,19 @@ def _changed(figure: Figure, first: Run, run: Run) -> str:
 
 def every_figure(named: Named, long_over: int = 0) -> Table | None:
     """Figures down, settings across; two times also by the length of the prompts, in tokens."""
-    kinds = {"short": f"prompts up to {long_over:,}", "long": f"prompts over {long_over:,}"}
+    kinds = {
+        "short": f"prompts up to {long_over:,}",
+        "long": f"prompts over {long_over:,}",
+    }
     some = [
         replace(figure, key=f"{kind}.{figure.key}", title=f"{figure.title}, {which}")
         for kind, which in kinds.items()
         for figure in (TTFT_P95, ITL_P99)
     ]
     runs: list[Any] = [run for _, run in named]
-    figures = [f for f in (*FIGURES, *some) if any(value(run, f) is not None for run in runs)]
+    figures = [
+        f for f in (*FIGURES, *some) if any(value(run, f) is not None for run in runs)
+    ]
     rows = [(f.title, *(cell(f, runs[0], run) for run in runs)) for f in figures]
     return table_of(("figure", *(name for name, _ in named)), rows)
 
@@ -157,19 +218,29 @@ def every_figure(named: Named, long_over: int = 0) -> Table | None:
 def _limited(limit: LatencyLimit, run: SimulatedRun) -> Written:
     number = run.slo.found_of(limit) if run.slo else None
     is_broken = number is not None and exceeds(number, limit.seconds)
-    return Cell(text=f"! {seconds(number)}", look="bad") if is_broken else seconds(number)
+    return (
+        Cell(text=f"! {seconds(number)}", look="bad") if is_broken else seconds(number)
+    )
 
 
 def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
     """The first steps of a run; a letter for each prompt that takes several."""
-    pieces = [c for step in steps for c in step.chunks if c.end - c.start < c.prompt_tokens]
+    pieces = [
+        c for step in steps for c in step.chunks if c.end - c.start < c.prompt_tokens
+    ]
     split = dict.fromkeys(piece.request for piece in pieces)
-    letters = {request: chr(ord("A") + place % 26) for place, request in enumerate(split)}
+    letters = {
+        request: chr(ord("A") + place % 26) for place, request in enumerate(split)
+    }
     rows = []
     for step in steps:
         chunks = [c for c in step.chunks if c.request in letters]
-        parts = [f"{letters[c.request]} {share(c.end / c.prompt_tokens)}" for c in chunks]
-        parts[MOST_NAMED:] = [f"+{len(parts) - MOST_NAMED}"] if parts[MOST_NAMED:] else []
+        parts = [
+            f"{letters[c.request]} {share(c.end / c.prompt_tokens)}" for c in chunks
+        ]
+        parts[MOST_NAMED:] = (
+            [f"+{len(parts) - MOST_NAMED}"] if parts[MOST_NAMED:] else []
+        )
         if whole := len(step.chunks) - len(chunks):
             parts.append(f"{whole:,} whole")
         if step.preempted:
@@ -177,7 +248,14 @@ def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
         times = (seconds(step.start_s), seconds(step.duration_s))
         counts = (step.decode_requests, sum(c.end - c.start for c in step.chunks))
         rows.append((f"{step.number:,}", *times, *counts, "  ".join(parts) or "-"))
-    heads = ("step", "start", "took", "decodes", "prompt tokens", "prompts (done so far)")
+    heads = (
+        "step",
+        "start",
+        "took",
+        "decodes",
+        "prompt tokens",
+        "prompts (done so far)",
+    )
     return table_of(heads, rows, words=heads[-1:])
 
 
@@ -186,12 +264,20 @@ def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
     rows = []
     bills = [run.predicted for _, run in ran]
     for title, name, lines in PARTS:
-        most = [max((getattr(w, name) or 0 for w in run.workers), default=0) for _, run in ran]
+        most = [
+            max((getattr(w, name) or 0 for w in run.workers), default=0)
+            for _, run in ran
+        ]
         if any(most):
-            sums = [sum(x.gib for x in b.lines if x.name in lines) if b else None for b in bills]
+            sums = [
+                sum(x.gib for x in b.lines if x.name in lines) if b else None
+                for b in bills
+            ]
             model = sums if lines else [b.kv_cache_gib if b else None for b in bills]
             both = zip(most, model, strict=True)
-            rows.append((title, *(gib(x) + (f" ({gib(y)})" if y else "") for x, y in both)))
+            rows.append(
+                (title, *(gib(x) + (f" ({gib(y)})" if y else "") for x, y in both))
+            )
     return table_of(("memory (predicted)", *(title for title, _ in ran)), rows)
 
 
@@ -200,7 +286,10 @@ def _chart(runs: Sequence[Run]) -> Chart | None:
     spreads = [
         {
             "setting": words.run_name(run),
-            **{n: [float(f"{x:.4g}") for x in times or ()] for n, times in asdict(spread).items()},
+            **{
+                n: [float(f"{x:.4g}") for x in times or ()]
+                for n, times in asdict(spread).items()
+            },
         }
         for run in runs
         if (spread := run.distribution)

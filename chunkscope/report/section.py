@@ -91,11 +91,15 @@ class Section:
 def sections(artefact: object) -> list[Section]:
     """Everything there is to show of it: the answer first, details last."""
     module, _, function = LAYOUTS[type(artefact).__name__].partition(".")
-    layout = getattr(import_module(f"chunkscope.report.{module}"), function or "sections")
+    layout = getattr(
+        import_module(f"chunkscope.report.{module}"), function or "sections"
+    )
     return [section for section in layout(artefact) if not section.is_empty]
 
 
-Shown.first_sentence = lambda artefact: next(s for one in sections(artefact) for s in one.sentences)
+Shown.first_sentence = lambda artefact: next(
+    s for one in sections(artefact) for s in one.sentences
+)
 
 Written = Cell | str | float | None
 

@@ -20,7 +20,9 @@ _LOOKS = {"good": "green", "worse": "red", "bad": "bold red", "none": "dim"}
 def show(artefact: object, console: "Console", *, details: bool = False) -> None:
     """The short answer, or all of it."""
     all_sections = [s for s in sections(artefact) if s.sentences or s.table or s.notes]
-    draw([section for section in all_sections if details or not section.details], console)
+    draw(
+        [section for section in all_sections if details or not section.details], console
+    )
     if not details and any(section.details for section in all_sections):
         console.print(Text("\nMore: --details"))
 
@@ -47,7 +49,9 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
 
 def clean(text: str, style: str = "") -> Text:
     """Text without control characters: a terminal must not obey names and data of users."""
-    return Text("\n".join(map(printable, text.split("\n"))), style=style, overflow="fold")
+    return Text(
+        "\n".join(map(printable, text.split("\n"))), style=style, overflow="fold"
+    )
 
 
 def unbroken(text: str) -> str:
@@ -92,7 +96,10 @@ def _grid(table: Table, shown: Sequence[int]) -> Grid:
     for place, row in enumerate(table.rows):
         looks = [_LOOKS.get(getattr(row[at], "look", ""), "") for at in shown]
         grid.add_row(
-            *(clean(unbroken(str(row[at])), look) for at, look in zip(shown, looks, strict=True)),
+            *(
+                clean(unbroken(str(row[at])), look)
+                for at, look in zip(shown, looks, strict=True)
+            ),
             style="bold" if place in table.strong else None,
         )
     return grid

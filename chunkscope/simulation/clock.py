@@ -46,7 +46,9 @@ def step_times(model: StepModel, step: Step) -> tuple[float, float, float, float
     """As the model has it."""
     tokens = step.total_num_scheduled_tokens
     requests = step.prefill_requests + step.decode_requests
-    gpu_s = model.gpu_s(tokens, step.prefill_pairs, step.decode_context_tokens, requests)
+    gpu_s = model.gpu_s(
+        tokens, step.prefill_pairs, step.decode_context_tokens, requests
+    )
     return gpu_s, *model.host_parts(tokens, requests, step.prefill_requests)
 
 
@@ -59,9 +61,13 @@ class Clock:
 
     def __init__(self, times: StepTimes, start: float) -> None:
         self.now = self._gpu_free = start
-        self.ends: dict[int, float] = {}  # of steps by number: of those that are alike, the last
+        self.ends: dict[
+            int, float
+        ] = {}  # of steps by number: of those that are alike, the last
         self.num_steps = 0
-        self.gaps: defaultdict[int, list[float]] = defaultdict(list)  # by how many wait for each
+        self.gaps: defaultdict[int, list[float]] = defaultdict(
+            list
+        )  # by how many wait for each
         self.gpu_s = 0.0
         self.tokens = 0
         self._times = times

@@ -26,15 +26,23 @@ class FastScheduler(Scheduler):
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self.decoding = DecodingGroup(self.kv_cache.block_size, self.kv_cache.groups, self.window)
+        self.decoding = DecodingGroup(
+            self.kv_cache.block_size, self.kv_cache.groups, self.window
+        )
         self.in_turn = {}
         self.read_in_step = 0  # tokens of a prompt that is read in steps that are alike
         self.has_windows = bool(self.kv_cache.groups.window or self.window.tokens)
         # Chunks do not change, and who finds no room needs as many blocks later on, or more.
-        is_fixed = type(self.policy) is Policy and bool(self.settings.enable_chunked_prefill)
-        self._is_steady = is_fixed and (self.rules.reserves_full_prompt or not self.has_windows)
+        is_fixed = type(self.policy) is Policy and bool(
+            self.settings.enable_chunked_prefill
+        )
+        self._is_steady = is_fixed and (
+            self.rules.reserves_full_prompt or not self.has_windows
+        )
         adapts = self.settings.long_prefill_token_threshold_adaptive
-        self.is_queue = not (self.policy.by_priority or adapts)  # one more that waits is only that
+        self.is_queue = not (
+            self.policy.by_priority or adapts
+        )  # one more that waits is only that
 
     @property
     def _can_come(self) -> bool:
@@ -54,28 +62,39 @@ class FastScheduler(Scheduler):
 
     def steps_alike(self) -> int:
         """Until one ends, or before one is preempted or may come; with windows at the most."""
-        others = len(self.running) - len(self.decoding)  # are read, or have ended and make room
+        others = len(self.running) - len(
+            self.decoding
+        )  # are read, or have ended and make room
         is_read_on = self._is_steady and not self.has_windows and len(self.in_turn) == 1
         goes_on = is_read_on if self.in_turn else self.decoding and self._goes_on()
         if not goes_on:
             return 0
         makes_room = others and self.waiting and not self.in_turn
         steps = 1 if makes_room else self.decoding.steps_to_end
-        for request in self.in_turn:  # one that is read on, if all that is left of a step is its
+        for (
+            request
+        ) in self.in_turn:  # one that is read on, if all that is left of a step is its
             left = self.settings.step_tokens - len(self.decoding)
             self.policy.start_step(len(self.running) + len(self.waiting))
             size = self.read_in_step = min(self._num_new_tokens(request), left)
-            steps = min(steps, (request.num_tokens - request.num_computed_tokens - 1) // size)
+            steps = min(
+                steps, (request.num_tokens - request.num_computed_tokens - 1) // size
+            )
             if size < left and (others > 1 or self._can_come):
                 return 0
         if self.has_windows or self._new_blocks(steps) <= self.kv_cache.num_free:
             return steps
-        return bisect_right(range(steps + 1), self.kv_cache.num_free, key=self._new_blocks) - 1
+        return (
+            bisect_right(range(steps + 1), self.kv_cache.num_free, key=self._new_blocks)
+            - 1
+        )
 
     def _new_blocks(self, steps: int) -> int:
         """That all begin in the next steps."""
         to_read, tokens = self.kv_cache.groups.to_read, steps * self.read_in_step
-        read = sum(to_read(request.num_computed_tokens, tokens) for request in self.in_turn)
+        read = sum(
+            to_read(request.num_computed_tokens, tokens) for request in self.in_turn
+        )
         return read + self.decoding.new_blocks(steps)
 
     def _goes_on(self) -> bool:
@@ -127,7 +146,9 @@ class FastScheduler(Scheduler):
         if not self._all_can_go_on(token_budget):
             self._ask_each()
             # The first have taken the free blocks when the last of all give way.
-            while self.decoding.blocks_to_come - taken > (free := self.kv_cache.num_free):
+            while self.decoding.blocks_to_come - taken > (
+                free := self.kv_cache.num_free
+            ):
                 self.kv_cache.get_new_blocks(free - free % each)
                 taken += free - free % each
                 self._preempt(self._victim(), step)
@@ -156,7 +177,10 @@ class FastScheduler(Scheduler):
         by_priority, asked = self.policy.by_priority, [*self.in_turn]
         first = None if by_priority else next(iter(self.in_turn), None)
         some = reversed(self.running if by_priority or first else ())
-        for request in (*takewhile(lambda one: one is not first, some), *self.decoding.moving()):
+        for request in (
+            *takewhile(lambda one: one is not first, some),
+            *self.decoding.moving(),
+        ):
             if request in self.decoding:
                 self.decoding.leave(request, self.num_steps - 1)
                 asked.append(request)
@@ -189,19 +213,28 @@ class FastScheduler(Scheduler):
 class DecodingGroup(dict[RequestState, None]):
     """All advance at once: the tokens computed of each are its `offset` plus the group's clock."""
 
-    def __init__(self, block_size: int, groups: GroupBlocks, window: AttentionWindow) -> None:
+    def __init__(
+        self, block_size: int, groups: GroupBlocks, window: AttentionWindow
+    ) -> None:
         super().__init__()
         self._block_size, self._groups, self._window = block_size, groups, window
         size = groups.window + groups.keeps_running
         self._context = PastWindow(window.tokens, block_size) if window.tokens else None
         self._rows = PastWindow(size, block_size) if groups.window else None
         self._windows = [window for window in (self._context, self._rows) if window]
-        self._moving = {0, (size - 1) % block_size}  # tokens past a row at which blocks move
+        self._moving = {
+            0,
+            (size - 1) % block_size,
+        }  # tokens past a row at which blocks move
         self.clock = 0  # goes on by one for each token
         self._offset = 0  # the sum over all members
         self._phases = [0] * block_size  # members by `offset`, modulo the block size
-        self._late = defaultdict[int, int](int)  # rows that are given back besides, by the clock
-        self._ends: dict[int, dict[RequestState, None]] = {}  # by the clock of their last token
+        self._late = defaultdict[int, int](
+            int
+        )  # rows that are given back besides, by the clock
+        self._ends: dict[
+            int, dict[RequestState, None]
+        ] = {}  # by the clock of their last token
         self._next_ends: list[int] = []  # a heap of them, and of some that are over
 
     @property
@@ -219,7 +252,11 @@ class DecodingGroup(dict[RequestState, None]):
         """Where there are windows: those that may take or give back blocks for their next token."""
         size, clock, moving = self._block_size, self.clock, self._moving
         some = self if self._rows else ()
-        return [one for one in some if (one.offset + clock) % size in moving or self._kept(one)]
+        return [
+            one
+            for one in some
+            if (one.offset + clock) % size in moving or self._kept(one)
+        ]
 
     def _skipped(self, tokens: int) -> int:
         """Rows that one gives back which has decoded on until so many tokens were computed."""
@@ -307,7 +344,9 @@ class PastWindow:
 
     def __init__(self, size: int, block_size: int) -> None:
         self._size, self._block_size, self._clock = size, block_size, 0
-        self._coming: dict[int, int] = {}  # how many fill it, by the clock at which they do
+        self._coming: dict[
+            int, int
+        ] = {}  # how many fill it, by the clock at which they do
         self._offset = self._past = 0  # the first is the sum of all that are past it
         self._phases = [0] * block_size
 

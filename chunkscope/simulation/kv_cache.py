@@ -20,7 +20,9 @@ def clipped(path: Path, blocks: int) -> Path:
     """The same for a prompt that has only so many full blocks."""
     if not path or path[-1].end <= blocks:
         return path
-    return tuple(part._replace(end=min(part.end, blocks)) for part in path if part.start < blocks)
+    return tuple(
+        part._replace(end=min(part.end, blocks)) for part in path if part.start < blocks
+    )
 
 
 WantedRun = tuple[SharedRun, int, int]  # of which these blocks are wanted: from, to
@@ -39,7 +41,9 @@ class CacheHit(NamedTuple):
     @property
     def evictable(self) -> int:
         """Free blocks among them: taking one makes the free ones fewer."""
-        return self.own + sum(end - start for run, start, end in self.shared if not run.holders)
+        return self.own + sum(
+            end - start for run, start, end in self.shared if not run.holders
+        )
 
 
 class GroupBlocks:
@@ -89,17 +93,25 @@ class KvCache:
         self.groups = GroupBlocks(settings, pool, rules)
         self.block_size = pool.block_size
         self.num_free = self._blank = pool.num_blocks
-        self.wanted = 0  # free blocks that the first who waits would need; 0 where nobody can say
+        self.wanted = (
+            0  # free blocks that the first who waits would need; 0 where nobody can say
+        )
         self._caching = bool(settings.enable_prefix_caching) and self.groups.full > 0
         self._rules = rules
-        self._queue: OrderedDict[BlockRun, bool] = OrderedDict()  # may somebody come for them?
+        self._queue: OrderedDict[BlockRun, bool] = (
+            OrderedDict()
+        )  # may somebody come for them?
         self._cached: dict[int, dict[SharedRun, None]] = {}  # by stretch, oldest first
 
     # -- what is cached
 
     def get_computed_blocks(self, request: RequestState) -> CacheHit:
         """The longest cached prefix; the last token is always computed, to have logits."""
-        if not self._caching or request.skips_cache or not (request.path or request.run):
+        if (
+            not self._caching
+            or request.skips_cache
+            or not (request.path or request.run)
+        ):
             return CacheHit()
         most = (request.num_tokens - 1) // self.block_size
         hit, run = CacheHit(tuple(self._find_shared(request, most))), request.run
@@ -232,12 +244,18 @@ class KvCache:
 
     # -- giving them back
 
-    def free(self, request: RequestState, tokens: int, *, cached: int | None = None) -> None:
+    def free(
+        self, request: RequestState, tokens: int, *, cached: int | None = None
+    ) -> None:
         """Give back the blocks of `tokens`, the last of them first.
 
         `cached` tokens of a request that will come again are in blocks that it may then find.
         """
-        full = (tokens if cached is None else cached) // self.block_size if self._caching else 0
+        full = (
+            (tokens if cached is None else cached) // self.block_size
+            if self._caching
+            else 0
+        )
         groups, rows = self.groups, self.groups.rows(tokens)
         others = groups.state + groups.sliding * (rows - request.num_skipped_blocks)
         self.give_back(groups.full * (rows - full) + others)

@@ -20,13 +20,23 @@ from chunkscope.simulation.policies import EXPERIMENTS, INTERACTIVE_TOKENS, Poli
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.result import PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.slo import Outlook, Slo, backlog, outlook_of, request_times, slo_result
+from chunkscope.simulation.slo import (
+    Outlook,
+    Slo,
+    backlog,
+    outlook_of,
+    request_times,
+    slo_result,
+)
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes
 
-FEW_STEPS, LATER = 8, 1.2  # when one looks what is sure, and after how many times as many again
+FEW_STEPS, LATER = (
+    8,
+    1.2,
+)  # when one looks what is sure, and after how many times as many again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +49,16 @@ class Scenario:
     stretches: tuple[Stretch, ...] = ()  # in which the prompts of requests begin alike
     scored: frozenset[int] = frozenset()  # places of those that ask for prompt_logprobs
     policy: ChunkPolicy = ChunkPolicy.VLLM
-    concurrency: int | None = None  # requests that the client keeps under way; None: all
+    concurrency: int | None = (
+        None  # requests that the client keeps under way; None: all
+    )
     slo: Slo = ()
     rate: float = 1.0  # requests come so many times as fast
 
 
-def run_setting(scenario: Scenario, settings: Settings, pool: KvPool, **how: Any) -> SimulatedRun:
+def run_setting(
+    scenario: Scenario, settings: Settings, pool: KvPool, **how: Any
+) -> SimulatedRun:
     """One setting, as `simulated`."""
     return simulated(scenario, settings, pool, **how)[1]()
 
@@ -69,7 +83,9 @@ def simulated(
     check_requests(scenario, settings, pool)
     states = _states(scenario, pool.block_size)
     # Blocks that neighbours share are read faster; CUDA graphs end at twice max_num_seqs.
-    shares = settings.enable_prefix_caching and len(scenario.scored) < len(scenario.requests)
+    shares = settings.enable_prefix_caching and len(scenario.scored) < len(
+        scenario.requests
+    )
     share = read_together(scenario.requests, scenario.stretches) if shares else 0.0
     graphed_tokens = min(scenario.step.graphed_tokens, 2 * settings.step_requests)
     model = replace(scenario.step.sharing(share), graphed_tokens=graphed_tokens)
@@ -78,7 +94,10 @@ def simulated(
     replicas = min(settings.parallel.data, len(states), concurrency)
     look = partial(outlook_of, scenario.slo, is_open=scenario.concurrency is None)
     for number in range(replicas):
-        kind, scheduler = EXPERIMENTS.get(name, Policy), FastScheduler if fast else Scheduler
+        kind, scheduler = (
+            EXPERIMENTS.get(name, Policy),
+            FastScheduler if fast else Scheduler,
+        )
         own, share = states[number::replicas], -(-(concurrency - number) // replicas)
         engine = _Replica(
             scheduler(kind(name, settings, scenario.rules), pool, scenario.step.window),
@@ -96,20 +115,26 @@ def simulated(
 
 def check_requests(scenario: Scenario, settings: Settings, pool: KvPool) -> None:
     """InputError where no engine could ever serve the longest request with this setting."""
-    totals = [request.prompt_tokens + request.output_tokens for request in scenario.requests]
+    totals = [
+        request.prompt_tokens + request.output_tokens for request in scenario.requests
+    ]
     if not totals:
         raise InputError("there are no requests", hint="is the profile or trace empty?")
     tokens, blocks = max(totals), GroupBlocks(settings, pool, scenario.rules)
     place, limit = totals.index(tokens) + 1, settings.max_model_len
     chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
     free = pool.num_blocks - blocks.state
-    if blocks.to_reserve(tokens - 1) > free:  # the last token is never read back: it needs no room
+    if (
+        blocks.to_reserve(tokens - 1) > free
+    ):  # the last token is never read back: it needs no room
         held = max(0, bisect(range(tokens), free, key=blocks.to_reserve) - 1)
         why = f"{tokens - 1:,} tokens, and the KV cache holds {held:,} of one request"
         hint = "plan for a GPU with more memory, or leave such requests out"
         raise InputError(f"request {place:,} can never fit: {why}", hint=hint)
     if limit is not None and tokens > limit:
-        raise InputError(f"request {place:,} has {tokens:,} tokens, max_model_len is {limit:,}")
+        raise InputError(
+            f"request {place:,} has {tokens:,} tokens, max_model_len is {limit:,}"
+        )
     # A request that is preempted at its end is read again whole, with all but its last token.
     if not chunked and tokens - 1 > settings.step_tokens:
         raise InputError(
@@ -140,20 +165,38 @@ class _Replica:
     """One scheduler with its clock: the only one, or one of several replicas."""
 
     def __init__(
-        self, scheduler: Scheduler, clock: Clock, coming: Arrivals, model: StepModel, *, watch: int
+        self,
+        scheduler: Scheduler,
+        clock: Clock,
+        coming: Arrivals,
+        model: StepModel,
+        *,
+        watch: int,
     ) -> None:
-        self.scheduler, self.clock, self._coming, self._watch = scheduler, clock, coming, watch
+        self.scheduler, self.clock, self._coming, self._watch = (
+            scheduler,
+            clock,
+            coming,
+            watch,
+        )
         self._model, self._lag = model, int(scheduler.rules.async_scheduling)
         self.timeline: list[TimelineStep] = []
         self.preemptions = self.most_running = 0
 
     def run(self, sure: Callable[[Clock], Outlook] | None) -> Outlook:
         """What is sure, looked at now and then, ends it where a limit is broken."""
-        scheduler, clock, coming, due = self.scheduler, self.clock, self._coming, FEW_STEPS
+        scheduler, clock, coming, due = (
+            self.scheduler,
+            self.clock,
+            self._coming,
+            FEW_STEPS,
+        )
         while clock.launched or scheduler.running or scheduler.waiting or coming:
             for request in coming.due(clock.now):
                 scheduler.waiting.add(request)
-            if not (isinstance(scheduler, FastScheduler) and self._skip_ahead(scheduler)):
+            if not (
+                isinstance(scheduler, FastScheduler) and self._skip_ahead(scheduler)
+            ):
                 self._take_step()
             if sure and clock.num_steps >= due:
                 due = int(clock.num_steps * LATER) + 1
@@ -206,10 +249,17 @@ class _Replica:
         fixed_s = model.gpu_s(step.total_num_scheduled_tokens, 0, 0, requests)
         seconds = (fixed_s + c * context_s for c in contexts)
         for request in scheduler.in_turn:  # one at the most
-            size, pair_s, mixed = scheduler.read_in_step, model.per_prefill_pair_s, model.mixed
+            size, pair_s, mixed = (
+                scheduler.read_in_step,
+                model.per_prefill_pair_s,
+                model.mixed,
+            )
             read = zip(count(request.num_computed_tokens, size), contexts, strict=False)
             pairs = model.window.pairs
-            seconds = (fixed_s + pairs(size, n) * pair_s + c * mixed * context_s for n, c in read)
+            seconds = (
+                fixed_s + pairs(size, n) * pair_s + c * mixed * context_s
+                for n, c in read
+            )
         taken = clock.repeat(seconds, inf if is_queue else coming.next_s)
         if taken:
             step.ended = scheduler.skip_ahead(taken)
@@ -221,7 +271,9 @@ class _Replica:
 def _timeline_step(step: Step, waiting: int) -> TimelineStep:
     """Its times are not known yet."""
     chunks = (
-        PromptChunk(r.id, r.num_computed_tokens - n, r.num_computed_tokens, r.num_prompt_tokens)
+        PromptChunk(
+            r.id, r.num_computed_tokens - n, r.num_computed_tokens, r.num_prompt_tokens
+        )
         for r, n in step.num_scheduled_tokens.items()
         if r.num_computed_tokens <= r.num_prompt_tokens
     )
@@ -245,14 +297,18 @@ def _result(
     gaps = [some for clock in clocks for some in clock.gaps.items()]
     waiting = chain.from_iterable(repeat(n, len(seconds)) for n, seconds in gaps)
     itl = Ranked(chain.from_iterable(seconds for _, seconds in gaps), waiting)
-    times = [request_times(state, clocks[state.id % len(clocks)].ends) for state in states]
+    times = [
+        request_times(state, clocks[state.id % len(clocks)].ends) for state in states
+    ]
     makespan_s = max(max(clock.ends.values()) for clock in clocks) - first
     steps = sum(clock.num_steps for clock in clocks)
     input_tokens = sum(state.num_prompt_tokens for state in states)
     output_tokens = sum(state.max_tokens for state in states)
     cached_tokens = sum(state.num_cached_tokens for state in states)
     slo, is_open = slo_result(scenario.slo, times, itl), scenario.concurrency is None
-    shown = pairwise((first, *clocks[0].ends.values()))  # without a pause, unless nothing was to do
+    shown = pairwise(
+        (first, *clocks[0].ends.values())
+    )  # without a pause, unless nothing was to do
     figures = Figures(
         makespan_s=makespan_s,
         ttft_s=Ranked(request.ttft_s for request in times).percentiles(),

@@ -21,7 +21,9 @@ class Policy:
     def __init__(self, name: ChunkPolicy, settings: Settings, rules: Rules) -> None:
         self.settings, self.rules = settings, rules
         self.by_priority = name is ChunkPolicy.INTERACTIVE_FIRST
-        unchunked = not (settings.enable_chunked_prefill or settings.enable_prefix_caching)
+        unchunked = not (
+            settings.enable_chunked_prefill or settings.enable_prefix_caching
+        )
         dropped = unchunked and rules.unchunked_drops_the_threshold
         self._threshold = 0 if dropped else settings.long_prefill_token_threshold or 0
         self._in_step = self._threshold
@@ -31,7 +33,9 @@ class Policy:
         if self._threshold and not self.rules.lone_request_is_capped:
             self._in_step = self._threshold if requests > 1 else 0
             if requests > 1 and self.settings.long_prefill_token_threshold_adaptive:
-                self._in_step = max(self._threshold, self.settings.step_tokens // requests)
+                self._in_step = max(
+                    self._threshold, self.settings.step_tokens // requests
+                )
 
     def threshold_of(self, request: RequestState) -> int:  # noqa: ARG002
         """The most tokens that one request gets in a step; 0 is no limit."""
@@ -42,7 +46,9 @@ class Policy:
 
 
 def chunk_by_length(tokens: int) -> int:
-    return next((chunk for below, chunk in CHUNKS_BY_LENGTH if tokens < below), LONGEST_CHUNK)
+    return next(
+        (chunk for below, chunk in CHUNKS_BY_LENGTH if tokens < below), LONGEST_CHUNK
+    )
 
 
 class ByLength(Policy):

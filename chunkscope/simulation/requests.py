@@ -46,7 +46,9 @@ class RequestState:
     admission: int = 0  # its place in the order of admissions
     offset: int = 0  # the fast scheduler's: see DecodingGroup
     caught_up: int = 0  # tokens computed when all were known, not still being sampled
-    tracked: list[SharedRun] = field(default_factory=list)  # its cached blocks among shared ones
+    tracked: list[SharedRun] = field(
+        default_factory=list
+    )  # its cached blocks among shared ones
     run: BlockRun | None = None  # its own cached blocks, while it is preempted
     chunks: int = 0  # steps that it took to read the prompt
     num_cached_tokens: int = 0  # hit when it was first admitted
@@ -124,7 +126,9 @@ class Step:
     def total_num_scheduled_tokens(self) -> int:
         return self.decode_requests + self.prefill_tokens
 
-    def count(self, request: RequestState, tokens: int, window: AttentionWindow) -> None:
+    def count(
+        self, request: RequestState, tokens: int, window: AttentionWindow
+    ) -> None:
         """Add these tokens of a request, before they count as computed."""
         computed = request.num_computed_tokens
         if request.num_output_tokens and request.num_tokens - computed == 1:

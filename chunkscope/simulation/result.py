@@ -68,7 +68,9 @@ class SimulatedRun:
     timeline: tuple[TimelineStep, ...] = ()
     slo: SloResult | None = None  # None without limits
     backlog: Backlog | None = None  # None unless requests come at their own times
-    rate: SustainedRate | None = None  # where the highest was looked for: this run is at it
+    rate: SustainedRate | None = (
+        None  # where the highest was looked for: this run is at it
+    )
     most_running: int  # requests at once
     gpu_s: float  # what the GPU computed, without waiting for the host
 
@@ -88,7 +90,10 @@ class SimulatedRun:
         """Of a setting without a name, the arguments that tell those of a sweep apart."""
         threshold = self.settings.long_prefill_token_threshold
         capped = f",long_prefill_token_threshold={threshold}" if threshold else ""
-        return self.setting or f"max_num_batched_tokens={self.settings.step_tokens}{capped}"
+        return (
+            self.setting
+            or f"max_num_batched_tokens={self.settings.step_tokens}{capped}"
+        )
 
 
 def runs_frame(runs: Iterable[SimulatedRun]) -> "pd.DataFrame":
@@ -113,7 +118,9 @@ class WorkloadInfo:
     seed: int | None
     arrivals: str
     order: SendOrder | None = None  # None where the requests brought it along
-    concurrency: int | None = None  # requests that the client keeps under way; None: all
+    concurrency: int | None = (
+        None  # requests that the client keeps under way; None: all
+    )
     profile_digest: str | None = None  # None: not of a profile
 
 
@@ -140,7 +147,9 @@ class Simulation(Artefact):
     def plot(self) -> Any:
         """How long each setting takes: matplotlib's Axes."""
         runs = reversed(self.runs)  # the first bar is the lowest
-        rows = ({"setting": run.name, "makespan_s": run.figures.makespan_s} for run in runs)
+        rows = (
+            {"setting": run.name, "makespan_s": run.figures.makespan_s} for run in runs
+        )
         return frame(rows).plot.barh(x="setting", y="makespan_s")
 
     def to_frame(self) -> "pd.DataFrame":

@@ -51,7 +51,9 @@ class Scheduler:
             # Tokens of it in the step before, where that still runs and reads its window.
             runs = request.scheduled_at == self.num_steps - 1 and groups.keeps_running
             flying = request.num_scheduled if runs else 0
-            while not self.kv_cache.allocate_slots(request, num_new_tokens, in_flight=flying):
+            while not self.kv_cache.allocate_slots(
+                request, num_new_tokens, in_flight=flying
+            ):
                 victim = self._victim()
                 token_budget += self._preempt(victim, step)
                 if victim is request:
@@ -68,7 +70,10 @@ class Scheduler:
             hit = cache.get_computed_blocks(request)
             request.num_computed_tokens = hit.blocks * cache.block_size
             num_new_tokens = self._num_new_tokens(request)
-            if not self.settings.enable_chunked_prefill and num_new_tokens > token_budget:
+            if (
+                not self.settings.enable_chunked_prefill
+                and num_new_tokens > token_budget
+            ):
                 if self.rules.unchunked_stops_the_queue:
                     break
                 skipped.append(request)
@@ -103,7 +108,11 @@ class Scheduler:
 
     def _victim(self) -> RequestState:
         """The last admitted, or the one with the least priority."""
-        return max(self.running) if self.policy.by_priority else next(reversed(self.running))
+        return (
+            max(self.running)
+            if self.policy.by_priority
+            else next(reversed(self.running))
+        )
 
     def _preempt(self, victim: RequestState, step: Step) -> int:
         """Take all blocks from a running request; the tokens that this step had given to it."""
@@ -113,7 +122,9 @@ class Scheduler:
         victim.num_preemptions += 1
         tokens = cached = victim.num_computed_tokens + restored
         if self.rules.async_scheduling and victim.last_step == self.num_steps - 1:
-            cached = max(victim.caught_up, tokens - 1)  # not the one that is still being sampled
+            cached = max(
+                victim.caught_up, tokens - 1
+            )  # not the one that is still being sampled
         self.kv_cache.free(victim, tokens, cached=cached)
         if not victim.has_ended:
             victim.num_computed_tokens = victim.caught_up = 0

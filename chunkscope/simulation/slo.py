@@ -19,7 +19,12 @@ from chunkscope.lengths.histogram import Ranked
 from chunkscope.simulation.clock import Clock
 from chunkscope.simulation.requests import RequestState
 
-METRICS = ("ttft", "itl", "tpot", "e2e")  # first token, gap, mean gap of a request, whole answer
+METRICS = (
+    "ttft",
+    "itl",
+    "tpot",
+    "e2e",
+)  # first token, gap, mean gap of a request, whole answer
 GROWING = "queue"  # instead of a limit's name: the queue grows
 ROUNDED = 1 + 2e-9  # what is over a limit by less is not over it
 EXAMPLE = "ttft_p95=1s,itl_p99=50ms"
@@ -41,7 +46,11 @@ class LatencyLimit:
     @property
     def percent(self) -> float | None:
         """None: it is on the mean."""
-        return {"max": 100.0, "mean": None}[self.at] if self.at[0] == "m" else float(self.at[1:])
+        return (
+            {"max": 100.0, "mean": None}[self.at]
+            if self.at[0] == "m"
+            else float(self.at[1:])
+        )
 
     def __str__(self) -> str:
         return f"{self.name} {SECONDS.brief(self.seconds)}"
@@ -49,7 +58,11 @@ class LatencyLimit:
     def late(self, seconds: Iterable[float], times: float) -> float:
         """How many take over so many `times` what it allows; of a mean, their sum in that."""
         late_s = self.seconds * times * ROUNDED
-        return len([s for s in seconds if s > late_s]) if self.percent else sum(seconds) / late_s
+        return (
+            len([s for s in seconds if s > late_s])
+            if self.percent
+            else sum(seconds) / late_s
+        )
 
 
 Slo = tuple[LatencyLimit, ...]
@@ -59,7 +72,9 @@ States = Sequence[RequestState]
 def read_slo(given: str | Iterable[str | LatencyLimit] | None) -> Slo:
     """What `--slo` says, in one text or several, and limits; UsageError where it says none."""
     parts = [given] if isinstance(given, str) else given or ()
-    texts = (map(_limit, one.split(",")) if isinstance(one, str) else [one] for one in parts)
+    texts = (
+        map(_limit, one.split(",")) if isinstance(one, str) else [one] for one in parts
+    )
     limits = tuple(limit for some in texts for limit in some)
     names = [limit.name for limit in limits]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -80,7 +95,9 @@ def _limit(text: str) -> LatencyLimit:
     except ValueError as error:
         raise UsageError(f"--slo {name}: {error}") from None
     if not seconds:
-        raise UsageError(f"--slo {name} must be over 0", hint=f"write it like {EXAMPLE}")
+        raise UsageError(
+            f"--slo {name} must be over 0", hint=f"write it like {EXAMPLE}"
+        )
     return LatencyLimit(metric=metric, at=at, seconds=seconds)
 
 
@@ -110,7 +127,9 @@ class SloResult:
 
     @property
     def tightest(self) -> LatencyLimit:
-        return max(self.limits, key=lambda limit: (self.found_of(limit) or 0.0) / limit.seconds)
+        return max(
+            self.limits, key=lambda limit: (self.found_of(limit) or 0.0) / limit.seconds
+        )
 
     @property
     def use(self) -> float:
@@ -122,7 +141,9 @@ class SloResult:
         return not exceeds(self.use, 1.0)
 
 
-def slo_result(limits: Slo, requests: Sequence[RequestTimes], gaps: Ranked) -> SloResult | None:
+def slo_result(
+    limits: Slo, requests: Sequence[RequestTimes], gaps: Ranked
+) -> SloResult | None:
     """`gaps`: between tokens. None without limits."""
     if not limits:
         return None
@@ -131,19 +152,29 @@ def slo_result(limits: Slo, requests: Sequence[RequestTimes], gaps: Ranked) -> S
         """None where nothing happened that could be too late."""
         ranked, name = gaps, f"{limit.metric}_s"
         if limit.metric != "itl":
-            several = (r for r in requests if limit.metric != "tpot" or r.output_tokens > 1)
+            several = (
+                r for r in requests if limit.metric != "tpot" or r.output_tokens > 1
+            )
             ranked = Ranked(getattr(request, name) for request in several)
         if limit.percent is None or not ranked.count:
             return ranked.total / ranked.count if ranked.count else None
         return ranked.percentile(limit.percent)
 
     # Of the gaps, single requests are judged by their mean.
-    most = [(f"{limit.metric}_s".replace("itl", "tpot"), limit.seconds) for limit in limits]
-    good = sum(all(getattr(r, name) <= seconds for name, seconds in most) for r in requests)
-    return SloResult(limits=limits, found_s=tuple(map(found, limits)), good_requests=good)
+    most = [
+        (f"{limit.metric}_s".replace("itl", "tpot"), limit.seconds) for limit in limits
+    ]
+    good = sum(
+        all(getattr(r, name) <= seconds for name, seconds in most) for r in requests
+    )
+    return SloResult(
+        limits=limits, found_s=tuple(map(found, limits)), good_requests=good
+    )
 
 
-def request_times(state: RequestState, ends: Mapping[int, float], now: float = 0.0) -> RequestTimes:
+def request_times(
+    state: RequestState, ends: Mapping[int, float], now: float = 0.0
+) -> RequestTimes:
     """What a request saw; while its steps have not ended, what it will have seen at least."""
     came, first, last = state.arrival_s, state.first_step, state.last_step
     first_s = ends.get(first, max(now, came))
@@ -204,21 +235,38 @@ def outlook_of(
         came = own[: bisect_right(own, clock.now, key=attrgetter("arrival_s"))]
         served = [state.first_step in ends for state in came]
         # When the first half is served, only the second waits longer.
-        is_judged = is_open and len(own) == len(every) and times <= 1 and sum(served[:half]) == half
-        seen = [request_times(state, ends, now) for state in came if is_judged or on_requests]
+        is_judged = (
+            is_open
+            and len(own) == len(every)
+            and times <= 1
+            and sum(served[:half]) == half
+        )
+        seen = [
+            request_times(state, ends, now)
+            for state in came
+            if is_judged or on_requests
+        ]
         for limit in late:
             if limit.metric == "itl":
                 new = ((n, gaps[counted[n] :]) for n, gaps in clock.gaps.items())
                 late[limit] += sum(n * limit.late(gaps, times) for n, gaps in new)
             else:
-                late[limit] = limit.late(map(attrgetter(f"{limit.metric}_s"), seen), times)
+                late[limit] = limit.late(
+                    map(attrgetter(f"{limit.metric}_s"), seen), times
+                )
             count = counts[limit.metric]
-            most = count - int((count - 1) * (limit.percent or 0.0) / 100)  # then it is broken
-            pressure = max(pressure, (late[limit] + 1) / most * len(every) / max(1, sum(served)))
+            most = count - int(
+                (count - 1) * (limit.percent or 0.0) / 100
+            )  # then it is broken
+            pressure = max(
+                pressure, (late[limit] + 1) / most * len(every) / max(1, sum(served))
+            )
             if late[limit] >= most:
                 return Outlook(limit.name, pressure)
         counted.update({n: len(gaps) - counted[n] for n, gaps in clock.gaps.items()})
-        queue = backlog(own, [request.ttft_s for request in seen]) if is_judged else None
+        queue = (
+            backlog(own, [request.ttft_s for request in seen]) if is_judged else None
+        )
         return Outlook(GROWING if queue and queue.grows else None, pressure)
 
     return outlook

@@ -30,7 +30,9 @@ def points(base: Settings) -> Iterator[Settings]:
 # -- the highest rate --------------------------------------------------------------------------
 
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
-PER_DOUBLING = 12  # rates that are tried, each 5.9 % over the one before: as other draws differ
+PER_DOUBLING = (
+    12  # rates that are tried, each 5.9 % over the one before: as other draws differ
+)
 STEEP = 1.6  # the rate's power that pressure grows with, until two rates say it: 1 to 1.9 seen
 FEW = 0.1  # the least pressure that says how near a limit is
 ALONE = 200  # requests that are tried one by one
@@ -58,14 +60,19 @@ def find_rate(
         known, figures = simulated(coming, settings, pool, give_up=1.0)
         if not known.broken and (known.pressure >= 1 or settings.parallel.data > 1):
             known = known._replace(broken=figures().breaks)
-        return known, partial(run_setting, coming, settings, pool)  # less to hold than figures
+        return known, partial(
+            run_setting, coming, settings, pool
+        )  # less to hold than figures
 
     steps = 2
     if start is None:
         at_once = replace(scenario, rate=inf)
         if alone := broken_alone(at_once, settings, pool):
             return SustainedRate(rate_per_s=None, breaks=alone.breaks), lambda: alone
-        most = len(scenario.requests) / run_setting(at_once, settings, pool).figures.makespan_s
+        most = (
+            len(scenario.requests)
+            / run_setting(at_once, settings, pool).figures.makespan_s
+        )
         start, steps = most / 2, PER_DOUBLING
     near = round(PER_DOUBLING * log2(start))
     highest, broken = _between(lambda place: run(place)[0], near, steps)
@@ -76,11 +83,15 @@ def find_rate(
     return rate, run(broken or 0 if highest is None else highest)[1]
 
 
-def broken_alone(scenario: Scenario, settings: Settings, pool: KvPool) -> SimulatedRun | None:
+def broken_alone(
+    scenario: Scenario, settings: Settings, pool: KvPool
+) -> SimulatedRun | None:
     """Some of the requests one by one: if even they break a limit, no rate keeps it."""
     nth = max(1, len(scenario.requests) // ALONE)
     scored = frozenset(place // nth for place in scenario.scored if place % nth == 0)
-    some = replace(scenario, requests=scenario.requests[::nth], scored=scored, concurrency=1)
+    some = replace(
+        scenario, requests=scenario.requests[::nth], scored=scored, concurrency=1
+    )
     run = run_setting(some, settings, pool)
     return run if run.slo and run.slo.use > 1 else None
 

@@ -45,20 +45,36 @@ def read_trace(path: Path) -> Workload:
 def _rows(path: Path) -> list[Row]:
     """Every row is a request: one that cannot be read is an error."""
     problems, options = Problems(), ReadOptions()
-    with RecordReader(discover([str(path)], options=options)[0][0], options, problems) as reader:
-        chunks = [zip(chunk.positions, chunk.records, strict=True) for chunk in reader.chunks()]
-    bad = {one.position: DataError(one.reason.code, **one.reason.values) for one in problems.rows}
+    with RecordReader(
+        discover([str(path)], options=options)[0][0], options, problems
+    ) as reader:
+        chunks = [
+            zip(chunk.positions, chunk.records, strict=True)
+            for chunk in reader.chunks()
+        ]
+    bad = {
+        one.position: DataError(one.reason.code, **one.reason.values)
+        for one in problems.rows
+    }
     rows = list(chain.from_iterable(chunks))
-    bad |= {at: wrong_type(row, "", "object") for at, row in rows if not isinstance(row, dict)}
+    bad |= {
+        at: wrong_type(row, "", "object")
+        for at, row in rows
+        if not isinstance(row, dict)
+    }
     for place, reason in bad.items():
         raise InputError(f"{path}:{place}: {reason}", hint=_HINT)
     return [(f"{path}:{place}", row) for place, row in rows]
 
 
-def _requests(path: Path, rows: list[Row]) -> tuple[tuple[Request, ...], list[list[int]]]:
+def _requests(
+    path: Path, rows: list[Row]
+) -> tuple[tuple[Request, ...], list[list[int]]]:
     """And the blocks that each names."""
     columns = trace_columns([row for _, row in rows[:_HEAD]])
-    stamp = next((key for _, row in rows[:1] for key in row if key.lower() == "timestamp"), None)
+    stamp = next(
+        (key for _, row in rows[:1] for key in row if key.lower() == "timestamp"), None
+    )
     if columns is None or columns.output is None or stamp is None:
         raise InputError(f"{path} lacks the columns of a trace", hint=_HINT)
     requests: list[Request] = []
@@ -66,7 +82,9 @@ def _requests(path: Path, rows: list[Row]) -> tuple[tuple[Request, ...], list[li
     first_s = _seconds(rows[0][1].get(stamp), rows[0][0])
     for where, row in rows:
         try:
-            prompt, output = (trace_length(row.get(name), name) for name in columns[:2] if name)
+            prompt, output = (
+                trace_length(row.get(name), name) for name in columns[:2] if name
+            )
         except DataError as error:
             raise InputError(f"{where}: {error}", hint=_HINT) from None
         arrival_s = _seconds(row.get(stamp), where) - first_s
@@ -78,10 +96,14 @@ def _requests(path: Path, rows: list[Row]) -> tuple[tuple[Request, ...], list[li
             )
         # A request without a prompt or an answer still takes a token of each.
         prompt, output = max(1, prompt), max(1, output)
-        requests.append(Request(prompt_tokens=prompt, output_tokens=output, arrival_s=arrival_s))
+        requests.append(
+            Request(prompt_tokens=prompt, output_tokens=output, arrival_s=arrival_s)
+        )
         names = row.get("hash_ids") or []
         if not are_blocks(names):
-            raise InputError(f"{where}: hash_ids is not a list of whole numbers", hint=_HINT)
+            raise InputError(
+                f"{where}: hash_ids is not a list of whole numbers", hint=_HINT
+            )
         blocks.append(names)
     return tuple(requests), blocks
 
@@ -97,7 +119,9 @@ def _seconds(value: Any, where: str) -> float:
                 seconds = read(value)
                 break
     if not math.isfinite(seconds):
-        raise InputError(f"{where}: the time {value!r} is neither a number nor a date", hint=_HINT)
+        raise InputError(
+            f"{where}: the time {value!r} is neither a number nor a date", hint=_HINT
+        )
     return seconds
 
 
@@ -113,7 +137,9 @@ def _sharing(path: Path, sent: Workload, blocks: list[list[int]]) -> Workload:
         np.fromiter(chain.from_iterable(blocks), np.int64),
     )
     if tree is None:
-        raise InputError(f"{path}: its hash_ids do not match its input_length", hint=_HINT)
+        raise InputError(
+            f"{path}: its hash_ids do not match its input_length", hint=_HINT
+        )
     sharing = tree.sharing()
     ends = zip(sent.requests, sharing.ends, strict=True)
     requests = tuple(replace(request, stretch=end) for request, end in ends)

@@ -48,8 +48,12 @@ class Workload:
     left_out: int = 0  # prompts of the profile that no engine would take at this length
     stretches: tuple[Stretch, ...] = ()
     order: SendOrder | None = None  # None where nobody wrote it down
-    concurrency: int | None = None  # requests that the client keeps under way; None: all
-    scored: Numbers = NO_NUMBERS  # places of those that ask for likelihoods, among others
+    concurrency: int | None = (
+        None  # requests that the client keeps under way; None: all
+    )
+    scored: Numbers = (
+        NO_NUMBERS  # places of those that ask for likelihoods, among others
+    )
 
     @property
     def input_tokens(self) -> int:
@@ -76,7 +80,9 @@ def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[floa
     if rate is None:
         return [0.0] * count
     times = accumulate((chance.expovariate(rate) for _ in range(count)), initial=0.0)
-    return [round(now, 6) for now in times][:-1]  # as it is written down, to be sent again
+    return [round(now, 6) for now in times][
+        :-1
+    ]  # as it is written down, to be sent again
 
 
 def arrival_rate(arrivals: str) -> float | None:
@@ -131,7 +137,11 @@ class DatasetOutput:
     def lengths(self, dataset: DatasetProfile, times: float = 1.0) -> list[int]:
         """To draw from, a thousand at most; what is assumed is taken `times` as long."""
         if self.origin is OutputOrigin.DATA and dataset.output_lengths:
-            counts = {n: held for n, held in sorted(dataset.output_lengths.counts.items()) if held}
+            counts = {
+                n: held
+                for n, held in sorted(dataset.output_lengths.counts.items())
+                if held
+            }
             count, lengths = min(sum(counts.values()), 1_000), list(counts)
             places = parts(list(counts.values()), count, random.Random(0))  # noqa: S311
             return [lengths[place] for place in places]
@@ -150,8 +160,12 @@ def dataset_output(
         return DatasetOutput(name=dataset.name, tokens=1, origin=OutputOrigin.SCORED)
     tokens = {
         OutputOrigin.ASKED: asked,
-        OutputOrigin.DATA: dataset.output_lengths.max if dataset.output_lengths else None,
-        OutputOrigin.TASK: dataset.log.output_limit if dataset.log and not dataset.scored else None,
+        OutputOrigin.DATA: dataset.output_lengths.max
+        if dataset.output_lengths
+        else None,
+        OutputOrigin.TASK: dataset.log.output_limit
+        if dataset.log and not dataset.scored
+        else None,
         OutputOrigin.ASSUMED: DEFAULT_OUTPUT,
     }
     origin = next(origin for origin, length in tokens.items() if length)
@@ -206,24 +220,40 @@ def draw_workload(
         )
     places = parts([prompt.weight for prompt in prompts], count or served, chance)
     order = order or usual_order(datasets)
-    chosen = _in_order([prompts[place] for place in places], order, chance, mixed=arrivals != BATCH)
-    lengths = [o.lengths(d, assumed_times) for o, d in zip(outputs, datasets, strict=True)]
+    chosen = _in_order(
+        [prompts[place] for place in places], order, chance, mixed=arrivals != BATCH
+    )
+    lengths = [
+        o.lengths(d, assumed_times) for o, d in zip(outputs, datasets, strict=True)
+    ]
     times = arrival_times(arrivals, len(chosen), chance)
-    tokens = [max(1, min(round(prompt.tokens * prompt_times), room - 1)) for prompt in chosen]
+    tokens = [
+        max(1, min(round(prompt.tokens * prompt_times), room - 1)) for prompt in chosen
+    ]
     requests = tuple(
         Request(
             prompt_tokens=size,
-            output_tokens=max(1, min(chance.choice(lengths[prompt.dataset]), room - size)),
+            output_tokens=max(
+                1, min(chance.choice(lengths[prompt.dataset]), room - size)
+            ),
             arrival_s=time,
             stretch=prompt.stretch,
         )
         for prompt, size, time in zip(chosen, tokens, times, strict=True)
     )
-    if shared_prefix is not None:  # all begin with the same tokens: one stretch, or none
-        stretches = (Stretch(parent=NOTHING, tokens=shared_prefix),) if shared_prefix else ()
+    if (
+        shared_prefix is not None
+    ):  # all begin with the same tokens: one stretch, or none
+        stretches = (
+            (Stretch(parent=NOTHING, tokens=shared_prefix),) if shared_prefix else ()
+        )
         stretch = 0 if shared_prefix else NOTHING
         requests = tuple(replace(request, stretch=stretch) for request in requests)
-    scored = [place for place, prompt in enumerate(chosen) if outputs[prompt.dataset].is_scored]
+    scored = [
+        place
+        for place, prompt in enumerate(chosen)
+        if outputs[prompt.dataset].is_scored
+    ]
     every = len(scored) == len(chosen)
     return Workload(
         requests=requests,
@@ -265,11 +295,17 @@ def _prompts(
     every = 1 if all_of_them else -(-known // MOST_PROMPTS) or 1
     prompts: list[_Prompt] = []
     stretches, starts = stretches_together([dataset.sharing for dataset in datasets])
-    for number, (dataset, output, start) in enumerate(zip(datasets, outputs, starts, strict=True)):
+    for number, (dataset, output, start) in enumerate(
+        zip(datasets, outputs, starts, strict=True)
+    ):
         # vLLM does not read its cache for a prompt whose likelihood is asked for.
         offset = None if output.is_scored else start
         most = output.longest_prompt(room)
-        prompts += [p for p in _dataset_prompts(dataset, number, offset, every) if p.tokens <= most]
+        prompts += [
+            p
+            for p in _dataset_prompts(dataset, number, offset, every)
+            if p.tokens <= most
+        ]
     return sorted(prompts), stretches
 
 
@@ -286,15 +322,21 @@ def _dataset_prompts(
     places = [place for place in range(len(lengths)) if place // RUN % every == 0]
     weight = 1 if len(places) == dataset.rows else dataset.rows / len(places)
     for place in places:
-        stretch = NOTHING if ends[place] == NOTHING or start is None else start + ends[place]
-        yield _Prompt(lengths[place], number, (place + 0.5) / len(lengths), stretch, weight)
+        stretch = (
+            NOTHING if ends[place] == NOTHING or start is None else start + ends[place]
+        )
+        yield _Prompt(
+            lengths[place], number, (place + 0.5) / len(lengths), stretch, weight
+        )
 
 
 def parts(weights: Sequence[float], count: int, chance: random.Random) -> list[int]:
     """One place out of each of `count` equally large parts of the weights, in order."""
     up_to = list(accumulate(weights))
     if count == up_to[-1] and all(isinstance(weight, int) for weight in weights):
-        return [place for place, weight in enumerate(weights) for _ in range(int(weight))]
+        return [
+            place for place, weight in enumerate(weights) for _ in range(int(weight))
+        ]
     drawn = ((part + chance.random()) / count * up_to[-1] for part in range(count))
     return [min(bisect_right(up_to, rank), len(up_to) - 1) for rank in drawn]
 
@@ -308,4 +350,6 @@ def _in_order(
     if order is SendOrder.LONGEST:
         return sorted(prompts, key=lambda p: (-p.tokens, p.stretch, p.dataset, p.place))
     placed = [p if p.place >= 0 else p._replace(place=chance.random()) for p in prompts]
-    return sorted(placed, key=lambda p: (p.place, p.dataset) if mixed else (p.dataset, p.place))
+    return sorted(
+        placed, key=lambda p: (p.place, p.dataset) if mixed else (p.dataset, p.place)
+    )

@@ -79,16 +79,23 @@ class DataError(InputError):
     @property
     def note(self) -> Note:
         """As it can be written down, whoever wrote the values."""
-        shown = {n: printable(v) if isinstance(v, str) else v for n, v in self._values.items()}
+        shown = {
+            n: printable(v) if isinstance(v, str) else v
+            for n, v in self._values.items()
+        }
         return Note(code=self.args[0], values=shown)
 
     def __getattr__(self, name: str) -> Any:
         """What other errors have from the start is made when it is read."""
         if name not in ("message", "hint", "__notes__"):
             raise AttributeError(name)
-        words = import_module("chunkscope.report.words.problems")  # which knows of what is here
+        words = import_module(
+            "chunkscope.report.words.problems"
+        )  # which knows of what is here
         message, hint = words.message_and_hint(self.note)
-        return {"message": message, "hint": hint}.get(name, [f"hint: {hint}"] * bool(hint))
+        return {"message": message, "hint": hint}.get(
+            name, [f"hint: {hint}"] * bool(hint)
+        )
 
     def __str__(self) -> str:
         return self.message
@@ -108,10 +115,14 @@ class Problems:
     count: int = 0
     rows: list[BadRow] = field(default_factory=list)
 
-    def bad(self, position: int, error: DataError | RecursionError, **sample: str) -> None:
+    def bad(
+        self, position: int, error: DataError | RecursionError, **sample: str
+    ) -> None:
         """A row, or a part of what a log calls a sample."""
         self.count += 1
-        error = error if isinstance(error, DataError) else DataError("nested_too_deeply")
+        error = (
+            error if isinstance(error, DataError) else DataError("nested_too_deeply")
+        )
         error = DataError("in_sample", **sample, reason=error.note) if sample else error
         insort(self.rows, BadRow(position, error.note), key=attrgetter("position"))
         del self.rows[self.keep :]

@@ -44,12 +44,15 @@ from chunkscope.sources.reader import (
     kind_of_bytes,
 )
 from chunkscope.sources.remote import explaining, remote_files
-from chunkscope.sources.streams import COMPRESSED, looks_binary, open_archive, open_stream
+from chunkscope.sources.streams import (
+    COMPRESSED,
+    looks_binary,
+    open_archive,
+    open_stream,
+)
 from chunkscope.sources.tables import saved_files
 
-_SEARCH_HINT = (
-    "name a file or a folder, a glob in quotes, `-`, s3://bucket/, hf:org/name, or lm-eval:task"
-)
+_SEARCH_HINT = "name a file or a folder, a glob in quotes, `-`, s3://bucket/, hf:org/name, or lm-eval:task"
 _MOST_SKIPPED = 5  # files that are named
 _ABOUT_THE_DATA = re.compile(
     r"(?i)(readme|licen[sc]e|changelog|requirements|data(set)?[_-]?card)(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?"
@@ -83,7 +86,9 @@ def discover(
     sources = search.sources
     if not sources:
         reasons = Counter(skip.values["reason"] for skip in search.skipped)
-        parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
+        parts = [
+            f"{count} skipped ({reason})" for reason, count in reasons.most_common()
+        ]
         if search.filtered:
             parts.append(f"{search.filtered} left out by include or exclude")
         raise InputError(
@@ -91,7 +96,9 @@ def discover(
             hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's eval, also "
             "compressed or in a zip or tar; see input_format in `chunkscope help config`",
         )
-    if not names:  # where they clash, a dataset's is its path below the folder that all are in
+    if (
+        not names
+    ):  # where they clash, a dataset's is its path below the folder that all are in
         count = Counter(source.name for source in sources)
         start = os.path.commonprefix([s.path for s in sources]).rfind("/") + 1  # noqa: RUF071
         ends = (s.name if count[s.name] == 1 else s.path[start:] for s in sources)
@@ -99,14 +106,17 @@ def discover(
     elif len(names) != len(sources) or len({*names}) < len(names):
         raise UsageError(
             f"{len(names)} names for {len(sources)} datasets",
-            hint="give each its name, in order: " + ", ".join(source.name for source in sources),
+            hint="give each its name, in order: "
+            + ", ".join(source.name for source in sources),
         )
     for one in search.skipped[:_MOST_SKIPPED]:
         tell(one)
     if more := len(search.skipped[_MOST_SKIPPED:]):
         tell(note("skipped_more", count=more))
     named = zip(sources, map(printable, names), strict=True)
-    return [s if s.name == name else replace(s, name=name) for s, name in named], search.skipped
+    return [
+        s if s.name == name else replace(s, name=name) for s, name in named
+    ], search.skipped
 
 
 @dataclass(slots=True)
@@ -146,9 +156,14 @@ class _Search:
             self._glob(text)
         else:
             siblings: dict[str, Path] = {}
-            with suppress(OSError):  # a folder that may not be listed, a name too long for any
+            with suppress(
+                OSError
+            ):  # a folder that may not be listed, a name too long for any
                 siblings = {path.name: path for path in Path(text).parent.glob("*")}
-            with explaining(text), suppress(FileNotFoundError, NotADirectoryError, ValueError):
+            with (
+                explaining(text),
+                suppress(FileNotFoundError, NotADirectoryError, ValueError),
+            ):
                 os.lstat(text)  # in a folder that may not be entered?
             near = get_close_matches(Path(text).name, siblings)
             hint = f"did you mean {siblings[near[0]]}?" if near else _SEARCH_HINT
@@ -168,18 +183,26 @@ class _Search:
     def _refuse(self, shown: str, error: Exception, *, explicit: bool = False) -> None:
         """What was named must be readable; of a folder it is said that it is left out."""
         if explicit:
-            raise error if isinstance(error, InputError) else cannot_read(shown, error) from None
-        self._skip("" if isinstance(error, InputError) else shown, reason_of(error))  # ours name it
+            raise (
+                error if isinstance(error, InputError) else cannot_read(shown, error)
+            ) from None
+        self._skip(
+            "" if isinstance(error, InputError) else shown, reason_of(error)
+        )  # ours name it
 
     def _skip(self, shown: str, reason: str) -> None:
-        self.skipped.append(note("skipped", file=printable(shown), reason=printable(reason)))
+        self.skipped.append(
+            note("skipped", file=printable(shown), reason=printable(reason))
+        )
 
     def _remote(self, text: str) -> None:
         """What is behind an address; of a folder or glob what its name tells is data."""
         root, files = remote_files(text)
         if not files:
             shown = printable(without_secrets(text))
-            raise InputError(f"there are no files in {shown}", hint="check the name or the pattern")
+            raise InputError(
+                f"there are no files in {shown}", hint="check the name or the pattern"
+            )
         for url, below, size in files:
             group = _join(root, below.rpartition("/")[0]) if root else ""
             found = {"path": without_secrets(url), "url": url, "bytes": size}
@@ -187,7 +210,9 @@ class _Search:
 
     def _glob(self, text: str) -> None:
         """What matches counts as found in the folder before the first `*`."""
-        root = str(Path(*takewhile(lambda part: not glob.has_magic(part), Path(text).parts)))
+        root = str(
+            Path(*takewhile(lambda part: not glob.has_magic(part), Path(text).parts))
+        )
         matches = sorted(glob.iglob(text, recursive=True), key=str)  # noqa: PTH207
         if not matches:
             raise InputError(f"nothing matches {text}", hint=_SEARCH_HINT)
@@ -200,14 +225,21 @@ class _Search:
 
     def _folder(self, root: str, inner: str = "") -> None:
         """All that is in a folder, or in one inside it, sorted."""
-        entries, seen = list[str](), set[Hashable]()  # a link may lead back to a folder above
+        entries, seen = (
+            list[str](),
+            set[Hashable](),
+        )  # a link may lead back to a folder above
 
         def refuse(error: OSError) -> None:
             self._refuse(error.filename, error, explicit=not seen)
 
-        for folder, folders, names in os.walk(_join(root, inner), onerror=refuse, followlinks=True):
+        for folder, folders, names in os.walk(
+            _join(root, inner), onerror=refuse, followlinks=True
+        ):
             below, status = folder[len(root) :].strip("/"), os.stat(folder)  # noqa: PTH116
-            if {"state.json", "dataset_info.json"} <= {*names}:  # what `save_to_disk` wrote
+            if {"state.json", "dataset_info.json"} <= {
+                *names
+            }:  # what `save_to_disk` wrote
                 entries.append(below)
                 folders.clear()
             elif (status.st_dev, status.st_ino) in seen:
@@ -239,8 +271,12 @@ class _Search:
                 found |= {"bytes": size, "is_read_once": size is None}
                 self._consider(below, identity, explicit=explicit, **found)
             elif self._is_wanted(below):
-                size = sum(file.stat().st_size for file in saved_files(Path(path), shown))
-                self._add(Source(name=below, format="saved", bytes=size, **found), identity)
+                size = sum(
+                    file.stat().st_size for file in saved_files(Path(path), shown)
+                )
+                self._add(
+                    Source(name=below, format="saved", bytes=size, **found), identity
+                )
         except (OSError, ValueError, InputError) as error:
             self._refuse(shown, error, explicit=explicit)
 
@@ -256,14 +292,19 @@ class _Search:
         # Its name is without what says how to read it; the logs of a harness have their task's.
         folders, slash, last = below.removesuffix(suffix).rpartition("/")
         if slash:  # some may be archives
-            folders = "/".join(p.removesuffix(format_of_name(p)[1]) for p in folders.split("/"))
+            folders = "/".join(
+                p.removesuffix(format_of_name(p)[1]) for p in folders.split("/")
+            )
         matches = (one.task_name.fullmatch(last) for one in FORMATS if one.task_name)
         task = next((match["task"] for match in matches if match), last)
         source = Source(name=f"{folders}{slash}{task}", format=kind, **found)
         try:
             if explicit and not kind and not source.is_read_once:
                 with open_stream(source) as stream:
-                    is_archive = kind_of_bytes(stream.peek(START_BYTES)) in ("zip", "tar")
+                    is_archive = kind_of_bytes(stream.peek(START_BYTES)) in (
+                        "zip",
+                        "tar",
+                    )
             if is_archive:
                 self._archive(source, below, identity)
             elif not explicit and (reason := _why_no_data(source, below)):
@@ -272,7 +313,9 @@ class _Search:
                 self._add(source, identity)
         except InputError as error:
             if is_archive and not explicit and isinstance(error, DataError):
-                self._add(source, source.path)  # data that cannot be read, as a broken table is
+                self._add(
+                    source, source.path
+                )  # data that cannot be read, as a broken table is
             else:
                 self._refuse(source.path, error, explicit=explicit)
 
@@ -283,21 +326,31 @@ class _Search:
         self.taken.add(identity)
         sizes = open_archive(archive).sizes
         if not sizes.keys().isdisjoint(("[Content_Types].xml", "mimetype")):
-            raise InputError(f"{archive.path} is an Office file", hint="save its table as .csv")
+            raise InputError(
+                f"{archive.path} is an Office file", hint="save its table as .csv"
+            )
         for one in FORMATS:
             if one.claims_members and one.claims_members(sizes):
                 if self._is_wanted(below):
-                    self._add(replace(archive, format=one.name), (archive.path, one.name))
+                    self._add(
+                        replace(archive, format=one.name), (archive.path, one.name)
+                    )
                 return
         group = _join(archive.group, below.rpartition("/")[2])
         for name, size in sizes.items():
             shown, parts = _join(archive.path, name), PurePosixPath(name).parts
-            if "__MACOSX" in parts or any(p[0] == "." and p not in (".", "..") for p in parts):
+            if "__MACOSX" in parts or any(
+                p[0] == "." and p not in (".", "..") for p in parts
+            ):
                 continue
             if ".." in parts:
                 self._skip(shown, "its path points outside the archive")
             else:
-                found: dict[str, Any] = {"file": archive.file, "url": archive.url, "member": name}
+                found: dict[str, Any] = {
+                    "file": archive.file,
+                    "url": archive.url,
+                    "member": name,
+                }
                 found |= {"group": group, "path": shown, "bytes": size}
                 self._consider(_join(below, name), shown, **found)
 
@@ -305,8 +358,14 @@ class _Search:
         """Whether a path is included, and neither it nor a folder it is in is excluded. Of an
         archive, its members may be included.
         """
-        is_included = is_archive or not self.include or any(_fits(below, p) for p in self.include)
-        places = (below, *map(str, list(PurePosixPath(below).parents)[:-1])) if self.exclude else ()
+        is_included = (
+            is_archive or not self.include or any(_fits(below, p) for p in self.include)
+        )
+        places = (
+            (below, *map(str, list(PurePosixPath(below).parents)[:-1]))
+            if self.exclude
+            else ()
+        )
         is_excluded = any(_fits(place, p) for p in self.exclude for place in places)
         self.filtered += is_excluded or not is_included
         return is_included and not is_excluded
@@ -321,11 +380,15 @@ def _why_no_data(source: Source, below: str) -> str | None:
     if source.file is not None and source.member is None:
         if source.bytes is None:
             return "a pipe or a device"
-        with io.FileIO(source.file) as file:  # not by pathlib, which takes longer: files are many
+        with io.FileIO(
+            source.file
+        ) as file:  # not by pathlib, which takes longer: files are many
             start = file.read(START_BYTES)
         if looks_binary(start) and not COMPRESSED.match(start):
             form = READERS.get(source.format)
-            is_log = kind_of_bytes(start) == "zip" and form is not None and form.task_name
+            is_log = (
+                kind_of_bytes(start) == "zip" and form is not None and form.task_name
+            )
             if not is_log and not (form and form.is_columnar):
                 return "binary"
         if _ARTEFACT.match(start):
@@ -338,7 +401,10 @@ def _why_no_data(source: Source, below: str) -> str | None:
 
 def _fits(below: str, pattern: str) -> bool:
     """Does the path below the root, or the name alone, fit the pattern? `**/` may be no folder."""
-    names, patterns = (below, below.rpartition("/")[2]), (pattern, pattern.replace("**/", ""))
+    names, patterns = (
+        (below, below.rpartition("/")[2]),
+        (pattern, pattern.replace("**/", "")),
+    )
     return any(fnmatch.fnmatchcase(name, one) for name in names for one in patterns)
 
 

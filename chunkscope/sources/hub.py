@@ -15,7 +15,9 @@ from chunkscope.sources.base import Chunk, Source
 from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.remote import explaining
 
-_HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+(/[\w.-]+)?)(:(?P<config>[^:@]+))?(@(?P<split>.+))?")
+_HUB_NAME = re.compile(
+    r"hf:(?P<repo>[\w.-]+(/[\w.-]+)?)(:(?P<config>[^:@]+))?(@(?P<split>.+))?"
+)
 
 
 def hub_source(text: str) -> Source:
@@ -25,7 +27,9 @@ def hub_source(text: str) -> Source:
         with explaining(text):
             splits = _datasets().get_dataset_split_names(repo, config)
         if not splits:
-            raise InputError("the dataset has no splits", hint="name one: hf:org/name@split")
+            raise InputError(
+                "the dataset has no splits", hint="name one: hf:org/name@split"
+            )
         likely = (split for split in ("test", "validation") if split in splits)
         text = f"{text}@{next(likely, splits[0])}"
     return Source(name=text.removeprefix("hf:"), path=text, format="hub")
@@ -34,8 +38,12 @@ def hub_source(text: str) -> Source:
 def _hub_name(text: str) -> tuple[str, str | None, str | None]:
     match = _HUB_NAME.fullmatch(text)
     if match is None:
-        raise UsageError(f"not a hub dataset: {text}", hint="write hf:org/name:config@split")
-    repo = match["repo"]  # even if a local folder has its name, which `datasets` would take
+        raise UsageError(
+            f"not a hub dataset: {text}", hint="write hf:org/name:config@split"
+        )
+    repo = match[
+        "repo"
+    ]  # even if a local folder has its name, which `datasets` would take
     repo = f"hf://datasets/{repo}" if Path(repo).exists() else repo
     return repo, match["config"], match["split"]
 
@@ -45,7 +53,9 @@ def hub_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Ch
     repo, config, split = _hub_name(reader.source.path)
     with explaining(reader.source.path):
         dataset = _datasets().load_dataset(repo, config, split=split, streaming=True)
-        wanted = [name for name in dataset.column_names or () if columns and name in columns]
+        wanted = [
+            name for name in dataset.column_names or () if columns and name in columns
+        ]
         if wanted:
             dataset = dataset.select_columns(wanted)
         for table in dataset.with_format("arrow").iter(batch_size=256):

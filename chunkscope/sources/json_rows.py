@@ -18,11 +18,16 @@ from chunkscope.sources.streams import Stream
 
 LineBytes = bytes | bytearray | memoryview
 # Two lines of JSON, or an array of objects to its end, whatever the name of the file.
-_ROWS = re.compile(rb'\{".*\}\s*\n\{"|\[\s*\{\s*"[^"]+":[\s\S]*(\]\s*|[\s\S]{500000})\Z')
+_ROWS = re.compile(
+    rb'\{".*\}\s*\n\{"|\[\s*\{\s*"[^"]+":[\s\S]*(\]\s*|[\s\S]{500000})\Z'
+)
 
 
 def _one_by_one(
-    reader: RecordReader, first: int, lines: Iterable[LineBytes], parse: Callable[[bytes], Any]
+    reader: RecordReader,
+    first: int,
+    lines: Iterable[LineBytes],
+    parse: Callable[[bytes], Any],
 ) -> Chunk:
     """Records of lines that are not blank; a bad one is reported."""
     positions, records = list[int](), list[Any]()
@@ -57,7 +62,9 @@ def line_blocks(stream: Stream, path: str) -> Iterator[tuple[int, list[LineBytes
             number += len(lines)
         begun += view[start:]
         if len(begun) > MOST_ROW_BYTES:
-            raise DataError("too_long", path=f"{path}:{number}", most=MOST_ROW_BYTES >> 20)
+            raise DataError(
+                "too_long", path=f"{path}:{number}", most=MOST_ROW_BYTES >> 20
+            )
         lines.clear()  # the block is used up: let go of its rows before the next one is read
     if begun:
         yield number, [begun]
@@ -75,7 +82,10 @@ def parse_value(data: bytes) -> Any:
         return json.loads(_text(data))
     except ValueError as error:  # or a number of more digits than Python reads
         line, column = getattr(error, "lineno", 1), getattr(error, "colno", 1)
-        code, why = "not_json_at" if line > 1 else "not_json", getattr(error, "msg", str(error))
+        code, why = (
+            "not_json_at" if line > 1 else "not_json",
+            getattr(error, "msg", str(error)),
+        )
         raise DataError(code, line=line, column=column, why=why) from None
     except RecursionError:
         raise DataError("nested_too_deeply") from None
@@ -85,19 +95,39 @@ def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError("not_utf8", byte=data[error.start], place=error.start + 1) from None
+        raise DataError(
+            "not_utf8", byte=data[error.start], place=error.start + 1
+        ) from None
 
 
 # --- a document ------------------------------------------------------------------------------
 
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
-_CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
-_SAID = {"content", "value", "text", "parts", "tool_calls", "arguments", "output", "summary"}
+_CHAT_KEYS = frozenset(
+    {"messages", "conversations", "conversation", "chat", "dialogue"}
+)
+_SAID = {
+    "content",
+    "value",
+    "text",
+    "parts",
+    "tool_calls",
+    "arguments",
+    "output",
+    "summary",
+}
 _ASKS = _CHAT_KEYS | {"prompt", "question", "query", "instruction", "problem"}
 # Who speaks in a chat, by ShareGPT's names and by those that chat templates know.
-ROLES = dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant")
-ROLES |= {r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")}
-ROLES |= dict.fromkeys(("function_response", "function_call_output", "observation"), "tool")
+ROLES = dict.fromkeys(
+    ("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant"
+)
+ROLES |= {
+    r: r
+    for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")
+}
+ROLES |= dict.fromkeys(
+    ("function_response", "function_call_output", "observation"), "tool"
+)
 ROLES |= {"human": "user", "function_call": "assistant", "reasoning": "assistant"}
 
 
@@ -115,8 +145,12 @@ def json_rows(
         for first, lines in line_blocks(stream, path):
             reader.positions = first + len(lines) - 1
             try:
-                records = list(map(orjson.loads, lines))  # which takes no lone surrogates
-                chunk = Chunk(range(first, first + len(lines)), records, is_unicode=True)
+                records = list(
+                    map(orjson.loads, lines)
+                )  # which takes no lone surrogates
+                chunk = Chunk(
+                    range(first, first + len(lines)), records, is_unicode=True
+                )
             except (ValueError, RecursionError):
                 chunk = _one_by_one(reader, first, lines, parse_value)
             yield chunk
@@ -185,23 +219,35 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
 def begins_a_chat(rows: Any) -> bool:
     """Whether they are the messages of one chat: {role, content}, {from, value} or LangChain's."""
     start = rows[:3] if isinstance(rows, list) else []
-    return _are(dict, start) and all(role_of(m) and not _SAID.isdisjoint(m) for m in start)
+    return _are(dict, start) and all(
+        role_of(m) and not _SAID.isdisjoint(m) for m in start
+    )
 
 
 def role_of(message: dict[str, Any]) -> str | None:
-    names = filter(None, map(message.get, ("role", "from", "type")))  # Gemini's user may have none
-    return ROLES.get(str(next(names, "user" if [*message] == ["parts"] else None)).lower())
+    names = filter(
+        None, map(message.get, ("role", "from", "type"))
+    )  # Gemini's user may have none
+    return ROLES.get(
+        str(next(names, "user" if [*message] == ["parts"] else None)).lower()
+    )
 
 
 def _are(kind: type, rows: Any) -> bool:
-    return isinstance(rows, list) and bool(rows) and all(isinstance(row, kind) for row in rows)
+    return (
+        isinstance(rows, list)
+        and bool(rows)
+        and all(isinstance(row, kind) for row in rows)
+    )
 
 
 def _from_columns(value: dict[str, Any]) -> list[dict[str, Any]] | None:
     columns = list(value.values())
     if all(isinstance(column, dict) and column for column in columns):
         index = list(columns[0])
-        if not all(key.isdecimal() for key in index) or any(list(c) != index for c in columns):
+        if not all(key.isdecimal() for key in index) or any(
+            list(c) != index for c in columns
+        ):
             shared = set(index).intersection(*columns) if len(value) > 1 else ()
             are_rows = shared and all(re.search(r"\d", key) for key in value)
             return columns if are_rows or not _ASKS.isdisjoint(shared) else None
@@ -209,11 +255,16 @@ def _from_columns(value: dict[str, Any]) -> list[dict[str, Any]] | None:
     elif not all(isinstance(column, list) and column for column in columns):
         return None
     elif value.keys() >= {"columns", "data"} and _are(list, value["data"]):
-        return [dict(zip(map(str, value["columns"]), row, strict=False)) for row in value["data"]]
+        return [
+            dict(zip(map(str, value["columns"]), row, strict=False))
+            for row in value["data"]
+        ]
     # Parallel lists of objects ({"train": [{}], "test": [{}]}) are no columns of one table.
     if len({*map(len, columns)}) != 1 or all(_are(dict, column) for column in columns):
         return None
-    return [dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    return [
+        dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)
+    ]
 
 
 # --- plain text ------------------------------------------------------------------------------
@@ -225,13 +276,20 @@ def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]
     if reader.options.per_line:
         reader.unit = "line"
         for first, lines in line_blocks(reader.stream, path):
-            yield _one_by_one(reader, first, lines, lambda line: _text(line.removesuffix(b"\r")))
+            yield _one_by_one(
+                reader, first, lines, lambda line: _text(line.removesuffix(b"\r"))
+            )
     elif data := reader.stream.read_whole(path):
         yield _one_by_one(reader, 1, [data], _text)
 
 
 register(  # .traj is SWE-agent's
     Format(name="jsonl", suffixes=(".jsonl", ".ndjson", ".jsonlines"), rows=json_rows),
-    Format(name="json", suffixes=(".json", ".traj"), rows=json_rows, claims_start=_ROWS.match),
+    Format(
+        name="json",
+        suffixes=(".json", ".traj"),
+        rows=json_rows,
+        claims_start=_ROWS.match,
+    ),
     Format(name="text", suffixes=(".txt", ".md"), rows=plain_text),
 )

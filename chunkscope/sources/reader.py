@@ -16,7 +16,14 @@ from pathlib import Path
 from posixpath import splitext
 from typing import IO, Any
 
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, DataError, Problems, ReadOptions, Source
+from chunkscope.sources.base import (
+    CHUNK_BYTES,
+    Chunk,
+    DataError,
+    Problems,
+    ReadOptions,
+    Source,
+)
 from chunkscope.sources.remote import explaining
 from chunkscope.sources.streams import (
     COMPRESSED_SUFFIXES,
@@ -114,28 +121,40 @@ def split(source: Source, target_bytes: int) -> list[Source]:
     and the row groups of parquet, as they are in the file, can be read by themselves.
     """
     is_packed = format_of_name(source.path)[1].lower().endswith(COMPRESSED_SUFFIXES)
-    has_places = source.format in ("jsonl", "parquet") and not source.member and not is_packed
+    has_places = (
+        source.format in ("jsonl", "parquet") and not source.member and not is_packed
+    )
     size = source.bytes or 0
     if not has_places or source.rendered or size <= target_bytes:
         return [source]
     whole, starts = range(size), range(0, size, target_bytes)
-    return [replace(source, part=whole[start : start + target_bytes]) for start in starts]
+    return [
+        replace(source, part=whole[start : start + target_bytes]) for start in starts
+    ]
 
 
 class RecordReader(ExitStack):
     """Reads one source once, or a part of one whose reader `is_divisible`, where positions begin
     at 1; a context manager that closes it."""
 
-    def __init__(self, source: Source, options: ReadOptions, problems: Problems) -> None:
+    def __init__(
+        self, source: Source, options: ReadOptions, problems: Problems
+    ) -> None:
         super().__init__()
         self.source = source
         self.options = options
         self.problems = problems
-        self.format = source.format  # then what it turned out to be: JSON Lines named .json "jsonl"
+        self.format = (
+            source.format
+        )  # then what it turned out to be: JSON Lines named .json "jsonl"
         self.unit = "row"  # what positions count: "line" in line-oriented text
         self.metadata: dict[str, Any] = {}  # what a document says beside its rows
-        self.state: Any = None  # what a row function keeps for whoever recognises its log
-        self.positions = 0  # how many there were so far, where a source is read in parts
+        self.state: Any = (
+            None  # what a row function keeps for whoever recognises its log
+        )
+        self.positions = (
+            0  # how many there were so far, where a source is read in parts
+        )
         self.is_divisible = False  # whether other processes could read parts of it
         self.bytes_taken = 0  # by what does not read `stream`, for progress
         self._chunks: Iterator[Chunk] | None = None
@@ -150,7 +169,10 @@ class RecordReader(ExitStack):
 
         with explaining(path):
             file = self.enter_context(open_whole(self.source))
-            for place in (part.stop, part.start):  # lines belong to the part they begin in
+            for place in (
+                part.stop,
+                part.start,
+            ):  # lines belong to the part they begin in
                 file.seek(place)
                 seek_delimiter(file, b"\n", CHUNK_BYTES)
                 places.append(file.tell())
@@ -161,10 +183,14 @@ class RecordReader(ExitStack):
         """The source's text: UTF-8 without a byte order mark. Binary data is refused: one clear
         sentence instead of a bad row for every stray newline in a picture.
         """
-        stream = self.enter_context(as_utf8(self.plain, self.source.path, self.options.encoding))
+        stream = self.enter_context(
+            as_utf8(self.plain, self.source.path, self.options.encoding)
+        )
         if looks_binary(start := stream.peek(1024)):
             kind = kind_of_bytes(start) or "binary"
-            raise DataError("other_data", path=self.source.path, kind=kind, format=self.format)
+            raise DataError(
+                "other_data", path=self.source.path, kind=kind, format=self.format
+            )
         return stream
 
     @cached_property
@@ -205,19 +231,29 @@ class RecordReader(ExitStack):
         # By the format that the name says, where the content agrees; of standard input, or of a
         # file whose name says nothing, by the content.
         start, kind, options = b"", self.format, self.options
-        is_named = kind in ("csv", "text") and not (options.input_format or options.per_line)
+        is_named = kind in ("csv", "text") and not (
+            options.input_format or options.per_line
+        )
         if not kind:
             start = self.plain.peek(START_BYTES)
             kind = kind_of_bytes(start) or ""
-        elif kind == "json" or (is_named and self.stream.peek(1) in (b"{", b"[")):  # lines of JSON?
+        elif kind == "json" or (
+            is_named and self.stream.peek(1) in (b"{", b"[")
+        ):  # lines of JSON?
             start = self.stream.peek(CHUNK_BYTES if is_named else START_BYTES)
         if kind in ("json", "text", "csv") and start:
-            claims = (one.name for one in FORMATS if one.claims_start and one.claims_start(start))
+            claims = (
+                one.name
+                for one in FORMATS
+                if one.claims_start and one.claims_start(start)
+            )
             kind = next(claims, kind)
         self.format = self.format or kind
         if kind == "archive":  # one that could not be opened
             open_archive(self.source)
         rows = READERS[kind].rows if kind in READERS else None
         if rows is None:
-            raise DataError("unknown_data", path=self.source.path, kind=kind or "binary")
+            raise DataError(
+                "unknown_data", path=self.source.path, kind=kind or "binary"
+            )
         return rows(self, columns)

@@ -11,7 +11,13 @@ from pathlib import PurePosixPath
 from typing import IO
 
 from chunkscope.errors import ChunkscopeError, MissingError, UsageError
-from chunkscope.sources.base import DataError, cannot_read, first_line, is_remote, without_secrets
+from chunkscope.sources.base import (
+    DataError,
+    cannot_read,
+    first_line,
+    is_remote,
+    without_secrets,
+)
 
 _AHEAD_BYTES = 4 << 20
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
@@ -28,7 +34,9 @@ def remote_files(text: str) -> tuple[str, list[tuple[str, str, int | None]]]:
 
         system, path = url_to_fs(text)
         system.invalidate_cache()  # of listings: a process may run for long
-        folder = path.split("*")[0].rpartition("/")[0] if "*" in text else path.rstrip("/")
+        folder = (
+            path.split("*")[0].rpartition("/")[0] if "*" in text else path.rstrip("/")
+        )
         root = PurePosixPath(folder).name or "/"
         if "*" in text:
             infos = system.glob(path, detail=True)
@@ -44,7 +52,9 @@ def remote_files(text: str) -> tuple[str, list[tuple[str, str, int | None]]]:
             continue  # consoles make files called like a folder, to show it
         url = name if "://" in name else f"{text.split('://', 1)[0]}://{name}"
         # What is on the web is read from front to back: many servers send no parts of files.
-        files.append((url, below.split("?")[0], None if is_web(url) else info.get("size")))
+        files.append(
+            (url, below.split("?")[0], None if is_web(url) else info.get("size"))
+        )
     return root, files
 
 
@@ -58,7 +68,9 @@ def open_remote(url: str) -> IO[bytes]:
         from fsspec.core import url_to_fs
 
         system, path = url_to_fs(url)
-        file: IO[bytes] = system.open(path, "rb", block_size=0 if is_web(url) else _AHEAD_BYTES)
+        file: IO[bytes] = system.open(
+            path, "rb", block_size=0 if is_web(url) else _AHEAD_BYTES
+        )
     return file
 
 
@@ -92,26 +104,40 @@ def explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
         raise explained(shown, error, is_search=is_search) from error
 
 
-def explained(shown: str, error: BaseException, *, is_search: bool = False) -> ChunkscopeError:
+def explained(
+    shown: str, error: BaseException, *, is_search: bool = False
+) -> ChunkscopeError:
     """What a library said about a file or a dataset, as a sentence of ours."""
     if not is_remote(shown) and not shown.startswith("hf:"):
         return cannot_read(shown, error)
-    shown, words, chain = without_secrets(shown), _QUERY.sub(r"\1", first_line(error)), [error]
+    shown, words, chain = (
+        without_secrets(shown),
+        _QUERY.sub(r"\1", first_line(error)),
+        [error],
+    )
     while is_remote(shown) and (up := chain[-1].__cause__ or chain[-1].__context__):
         chain.append(up)
     kinds = {kind.__name__ for one in chain for kind in type(one).__mro__}
     causes = [cause for cause, names in _CAUSES.items() if kinds & {*names.split()}]
     if not is_remote(shown):
         # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
-        is_missing = kinds & {*_NOT_FROM_THE_HUB.split()} or "LocalEntryNotFoundError" in words
+        is_missing = (
+            kinds & {*_NOT_FROM_THE_HUB.split()} or "LocalEntryNotFoundError" in words
+        )
         causes, is_search = (["hub"], True) if is_missing else (["dataset"], False)
     elif isinstance(error, ValueError) and "rotocol" in words:
-        return UsageError(f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https")
-    elif any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
+        return UsageError(
+            f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https"
+        )
+    elif any(
+        getattr(one, "status", 0) >= 500 for one in chain
+    ):  # https calls that "not found"
         causes = []
     elif isinstance(error, FileNotFoundError):
         return DataError("not_there", path=shown)
-    problem = DataError("cannot_read", path=shown, why=words, cause=[*causes, "server"][0])
+    problem = DataError(
+        "cannot_read", path=shown, why=words, cause=[*causes, "server"][0]
+    )
     if is_search and causes:
         return MissingError(problem.message, hint=problem.hint)
     return problem

@@ -18,7 +18,13 @@ from importlib import import_module
 from typing import IO, Any, cast
 
 from chunkscope.errors import ChunkscopeError, UsageError
-from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, DataError, Source, reason_of
+from chunkscope.sources.base import (
+    CHUNK_BYTES,
+    MOST_ROW_BYTES,
+    DataError,
+    Source,
+    reason_of,
+)
 from chunkscope.sources.remote import explaining, is_web, open_remote
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -75,7 +81,9 @@ class Stream(io.BufferedIOBase):
         return data
 
     def read1(self, size: int = CHUNK_BYTES, /) -> bytes:
-        return self.read(max(size, CHUNK_BYTES))  # TextIOWrapper asks for 8 KiB at a time
+        return self.read(
+            max(size, CHUNK_BYTES)
+        )  # TextIOWrapper asks for 8 KiB at a time
 
     def read_whole(self, shown: str, most: int = MOST_ROW_BYTES) -> bytes:
         """All that is left, unless it is too much; raises the error it ends in."""
@@ -99,7 +107,9 @@ def open_stream(source: Source) -> Stream:
         raw = Stream(blocks_of(sys.stdin.buffer, "standard input"))
     else:
         with explaining(source.path):
-            file: Any = open_remote(source.url) if source.url else io.FileIO(str(source.file))
+            file: Any = (
+                open_remote(source.url) if source.url else io.FileIO(str(source.file))
+            )
         raw = Stream(blocks_of(file, source.path), file)
     return decompressed(raw, source.path)
 
@@ -165,7 +175,9 @@ def _unpacking(raw: Stream, name: str) -> Any:
         python = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
         zstd: Any = import_module(python)
         # 2 GiB windows are what `zstd --long=31` writes; memory follows the file's own window.
-        return zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31})
+        return zstd.ZstdFile(
+            raw, options={zstd.DecompressionParameter.window_log_max: 31}
+        )
     return import_module(name).open(raw)
 
 
@@ -184,10 +196,13 @@ def as_utf8(raw: Stream, shown: str, encoding: str = "utf-8") -> Stream:
             raw.read(len(mark[0]) if mark else 0)
             return raw
     try:
-        text = io.TextIOWrapper(cast("IO[bytes]", raw), encoding, "surrogateescape", newline="")
+        text = io.TextIOWrapper(
+            cast("IO[bytes]", raw), encoding, "surrogateescape", newline=""
+        )
     except (LookupError, ValueError) as error:
         raise UsageError(
-            f"unknown text encoding: {encoding}", hint="try utf-8, latin-1, cp1252 or utf-16"
+            f"unknown text encoding: {encoding}",
+            hint="try utf-8, latin-1, cp1252 or utf-16",
         ) from error
 
     def blocks() -> Iterator[bytes]:
@@ -224,7 +239,9 @@ def open_archive(source: Source) -> "Archive":
     key = Source(path=path, file=source.file, url=source.url), changed_ns
     if (archive := _archives.get(key)) is None:
         archive = Archive(open_whole(key[0]), path)
-        while len(_archives) >= _MOST_ARCHIVES:  # closed when nobody reads from it any more
+        while (
+            len(_archives) >= _MOST_ARCHIVES
+        ):  # closed when nobody reads from it any more
             _archives.pop(next(iter(_archives)))
         _archives[key] = archive
     return archive
@@ -250,7 +267,9 @@ class Archive:
                 file.seek(0)
                 is_zip = file.read(2) == b"PK"
                 file.seek(0)
-                self.sizes = self._open_zip(file) if is_zip else self._open_tar(file, shown)
+                self.sizes = (
+                    self._open_zip(file) if is_zip else self._open_tar(file, shown)
+                )
         except ChunkscopeError:
             self.close()
             raise
@@ -263,10 +282,16 @@ class Archive:
 
     def _open_zip(self, file: IO[bytes]) -> dict[str, int]:
         knows_zstd = sys.version_info >= (3, 14)
-        zipfile: Any = import_module("zipfile" if knows_zstd else "backports.zstd.zipfile")
+        zipfile: Any = import_module(
+            "zipfile" if knows_zstd else "backports.zstd.zipfile"
+        )
         opened = zipfile.ZipFile(file)
         infos = sorted(opened.infolist(), key=lambda info: info.header_offset)
-        infos = [i for i in infos if not i.is_dir() and (i.external_attr >> 16) & _KIND != _LINK]
+        infos = [
+            i
+            for i in infos
+            if not i.is_dir() and (i.external_attr >> 16) & _KIND != _LINK
+        ]
         self._open: Callable[[str], Any] = opened.open
         return {info.filename: info.file_size for info in infos}
 

@@ -14,7 +14,13 @@ from typing import IO, Any, cast
 import orjson
 
 from chunkscope.errors import UsageError
-from chunkscope.sources.base import MOST_ROW_BYTES, Chunk, DataError, in_chunks, unique_names
+from chunkscope.sources.base import (
+    MOST_ROW_BYTES,
+    Chunk,
+    DataError,
+    in_chunks,
+    unique_names,
+)
 from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.remote import explaining
 
@@ -38,7 +44,9 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     """
     reader.unit = "line"
     start = reader.stream.peek(_SAMPLE_BYTES)
-    excel = re.match(rb'"?sep=(.)"?\r?\n', start)  # what stands between cells, in a line by itself
+    excel = re.match(
+        rb'"?sep=(.)"?\r?\n', start
+    )  # what stands between cells, in a line by itself
     start = start[excel.end() if excel else 0 :]
     if not start.strip():
         return
@@ -66,7 +74,9 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     table = csv.reader(lines, delimiter=dialect[0], quoting=dialect[1])
     try:
         header_rows = has_header + bool(excel)
-        for at, cells, _known in in_chunks(_data_rows(reader, table, len(names), header_rows)):
+        for at, cells, _known in in_chunks(
+            _data_rows(reader, table, len(names), header_rows)
+        ):
             yield Chunk(at, [dict(zip(names, row, strict=True)) for row in cells])
     finally:
         with suppress(ValueError):  # closed already, because the reader was
@@ -117,7 +127,9 @@ def _data_rows(
         yield start, row, len(joined)
 
 
-def _first_rows(start: bytes, dialect: Dialect, *, strict: bool = False) -> list[list[str]]:
+def _first_rows(
+    start: bytes, dialect: Dialect, *, strict: bool = False
+) -> list[list[str]]:
     """Without the last one where the sample was cut off; `strict`, up to a cell that goes on after
     its closing quote."""
     text = io.StringIO(start.decode("utf-8", "surrogateescape"), newline="")
@@ -177,7 +189,9 @@ def _is_header(rows: list[list[str]]) -> bool:
     names = [cell for cell in cells if cell]  # pandas' index has no name
     is_known = any(cell.lower() in _KNOWN_NAMES for cell in names)
     words = 6 if is_known else 4
-    are_names = all(_NAME.fullmatch(cell) and len(cell.split()) <= words for cell in names)
+    are_names = all(
+        _NAME.fullmatch(cell) and len(cell.split()) <= words for cell in names
+    )
     if is_known or not are_names:
         return are_names
     are_distinct = bool(below and names) and len({*cells}) == len(cells)
@@ -190,8 +204,13 @@ def _is_header(rows: list[list[str]]) -> bool:
 def _column_names(rows: list[list[str]], *, has_header: bool) -> list[str]:
     """The header's names made unique, or column0, column1, ... as many as most rows have."""
     if not has_header:
-        return [f"column{index}" for index in range(Counter(map(len, rows)).most_common(1)[0][0])]
-    cells = [cell.strip().encode("utf-8", "replace").decode("utf-8") for cell in rows[0]]
+        return [
+            f"column{index}"
+            for index in range(Counter(map(len, rows)).most_common(1)[0][0])
+        ]
+    cells = [
+        cell.strip().encode("utf-8", "replace").decode("utf-8") for cell in rows[0]
+    ]
     return unique_names([cell or f"column{i}" for i, cell in enumerate(cells)], "_")
 
 
@@ -214,12 +233,18 @@ def saved_files(folder: Path, shown: str) -> list[Path]:
     return [folder / name for name in names]
 
 
-def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
+def columnar_rows(
+    reader: RecordReader, columns: Sequence[str] | None
+) -> Iterator[Chunk]:
     """Parquet, or Arrow's file and stream formats, whatever the name says; of what
     `datasets.save_to_disk` wrote, the Arrow files of the folder.
     """
     source = reader.source
-    files = saved_files(source.file or Path(), source.path) if source.format == "saved" else [None]
+    files = (
+        saved_files(source.file or Path(), source.path)
+        if source.format == "saved"
+        else [None]
+    )
     reader.is_divisible = source.format == "parquet" and source.member is None
     for path in files:
         with explaining(str(path or source.path)):
@@ -230,10 +255,15 @@ def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterat
             if start.startswith(b"PAR1"):
                 batches = _parquet_batches(file, source.part, columns)
             else:
-                batches = _ipc_batches(file, columns, is_file=start.startswith(b"ARROW1"))
+                batches = _ipc_batches(
+                    file, columns, is_file=start.startswith(b"ARROW1")
+                )
             for batch in batches:
                 for part in _sliced(batch):
-                    row, reader.positions = reader.positions, reader.positions + part.num_rows
+                    row, reader.positions = (
+                        reader.positions,
+                        reader.positions + part.num_rows,
+                    )
                     reader.bytes_taken += part.nbytes
                     named = part.rename_columns(unique_names(part.schema.names, "_"))
                     # Spark's messages are maps; without any, asking takes five times as long.
@@ -248,13 +278,17 @@ def _parquet_batches(
     import pyarrow.parquet
 
     # Without pre-buffering a row group is read page by page, not whole.
-    with pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as parquet:
+    with pyarrow.parquet.ParquetFile(
+        file, pre_buffer=False, buffer_size=1 << 20
+    ) as parquet:
         groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         columns_0 = [group.column(0) for group in groups]
         places = [c.dictionary_page_offset or c.data_page_offset for c in columns_0]
         chosen = [i for i, place in enumerate(places) if part is None or place in part]
         rows = max((groups[i].num_rows for i in chosen), default=1)
-        wanted = [n for n in parquet.schema_arrow.names if n in (columns or ())] or None  # all
+        wanted = [
+            n for n in parquet.schema_arrow.names if n in (columns or ())
+        ] or None  # all
         read = partial(parquet.iter_batches, row_groups=chosen, columns=wanted)
         # A text that comes again and again is written once: rows can hold far more than the file.
         for first in read(batch_size=16):
@@ -263,7 +297,9 @@ def _parquet_batches(
         yield from read(batch_size=max(1, min(_BATCH_ROWS, rows)))
 
 
-def _ipc_batches(file: IO[bytes], columns: Sequence[str] | None, *, is_file: bool) -> Iterator[Any]:
+def _ipc_batches(
+    file: IO[bytes], columns: Sequence[str] | None, *, is_file: bool
+) -> Iterator[Any]:
     """Each is checked before anything looks inside: Arrow trusts the offsets in a file, and a
     damaged one would be read out of bounds.
     """
@@ -271,7 +307,11 @@ def _ipc_batches(file: IO[bytes], columns: Sequence[str] | None, *, is_file: boo
 
     with (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(file) as ipc:
         wanted = [name for name in ipc.schema.names if name in (columns or ())]
-        numbered = (ipc.get_batch(i) for i in range(ipc.num_record_batches)) if is_file else ipc
+        numbered = (
+            (ipc.get_batch(i) for i in range(ipc.num_record_batches))
+            if is_file
+            else ipc
+        )
         for batch in numbered:
             chosen = batch.select(wanted) if wanted else batch
             chosen.validate(full=True)
@@ -286,16 +326,32 @@ def _sliced(batch: Any) -> Iterator[Any]:
         for column in batch.columns
         if hasattr(column, "dictionary")
     )
-    step = max(1, min(_BATCH_ROWS, batch.num_rows * _BATCH_BYTES // max(batch.nbytes + words, 1)))
+    step = max(
+        1,
+        min(_BATCH_ROWS, batch.num_rows * _BATCH_BYTES // max(batch.nbytes + words, 1)),
+    )
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
 
 
 register(
-    Format(name="csv", suffixes=(".csv", ".tsv"), rows=csv_rows, claims_start=looks_like_table),
-    Format(name="parquet", suffixes=(".parquet", ".pq"), rows=columnar_rows, is_columnar=True),
     Format(
-        name="arrow", suffixes=(".arrow", ".feather", ".ipc"), rows=columnar_rows, is_columnar=True
+        name="csv",
+        suffixes=(".csv", ".tsv"),
+        rows=csv_rows,
+        claims_start=looks_like_table,
+    ),
+    Format(
+        name="parquet",
+        suffixes=(".parquet", ".pq"),
+        rows=columnar_rows,
+        is_columnar=True,
+    ),
+    Format(
+        name="arrow",
+        suffixes=(".arrow", ".feather", ".ipc"),
+        rows=columnar_rows,
+        is_columnar=True,
     ),
     Format(name="saved", rows=columnar_rows, is_columnar=True),
 )

@@ -17,7 +17,10 @@ def file_digest(path: Path) -> str:
     """The digest of a file, or of all files below a folder; SHA-256 takes twenty times as long."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        lines = (f"{file.relative_to(path).as_posix()}\0{file_digest(file)}\n" for file in files)
+        lines = (
+            f"{file.relative_to(path).as_posix()}\0{file_digest(file)}\n"
+            for file in files
+        )
         return xxh3_128_hexdigest("".join(lines).encode())
     with path.open("rb") as file:
         return hashlib.file_digest(file, xxh3_128).hexdigest()

@@ -22,7 +22,12 @@ from jinja2.utils import Namespace
 
 from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
-from chunkscope.prompts.chat import Conversation, part_content, string_content, without_developers
+from chunkscope.prompts.chat import (
+    Conversation,
+    part_content,
+    string_content,
+    without_developers,
+)
 from chunkscope.sources.base import DataError, first_line
 from chunkscope.tokenizers.foreign import TemplateRefused
 
@@ -45,19 +50,25 @@ class ChatTemplate:
         self.date = date
         # The sandbox that transformers renders chat templates in, setting by setting.
         environment = self._environment = _Sandbox(
-            trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[_GenerationTag, loopcontrols],
         )
         # Jinja's own filter would escape <, > and & for HTML.
         environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = self._strftime_now
-        environment.globals.update(special_tokens, documents=None, add_generation_prompt=True)
+        environment.globals.update(
+            special_tokens, documents=None, add_generation_prompt=True
+        )
         try:
             tree = environment.parse(source)
             self._template = environment.from_string(tree)
         except (jinja2.TemplateError, RecursionError) as error:
             line = getattr(error, "lineno", None)
-            raise DataError("template_not_jinja", why=first_line(error), line=line) from error
+            raise DataError(
+                "template_not_jinja", why=first_line(error), line=line
+            ) from error
         names = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"}
         self.uses_date = "strftime_now" in names
         self.uses_tools = "tools" in names
@@ -80,7 +91,9 @@ class ChatTemplate:
             context = Context(self._environment, variables, None, self._template.blocks)
             text = "".join(self._template.root_render_func(context))
             text.isascii() or text.encode()  # a lone surrogate is no character to a tokenizer
-        except Exception as error:  # a template may do anything with a row; that is about the row
+        except (
+            Exception
+        ) as error:  # a template may do anything with a row; that is about the row
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TemplateRefused("template_refused", why=reason) from error
         return text
@@ -96,7 +109,11 @@ def choose_template(value: Any, has_tools: bool) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):
-        value = {str(one.get("name")): one.get("template") for one in value if type(one) is dict}
+        value = {
+            str(one.get("name")): one.get("template")
+            for one in value
+            if type(one) is dict
+        }
     if not isinstance(value, dict):
         raise DataError("template_not_text")
     named = {name: text for name, text in value.items() if isinstance(text, str)}
@@ -131,13 +148,18 @@ class _Code(CodeGenerator):
         kind: type = LoopContext if _root_name(node.node) == "loop" else str
         value, is_hidden = f"v.{name}", name.startswith(("_", "format"))
         if name not in dir(kind) or is_hidden:
-            kind, value = dict, f"(v[{name!r}] if {name!r} in v else environment.nothing({name!r}))"
+            kind, value = (
+                dict,
+                f"(v[{name!r}] if {name!r} in v else environment.nothing({name!r}))",
+            )
         self.write(f"({value} if type(v := ")
         self.visit(node.node, frame)
         self.write(f") is {kind.__name__} else ")
         if not is_hidden:
             inside = "a := object.__getattribute__(v, '_Namespace__attrs')"
-            self.write(f"a[{name!r}] if type(v) is Namespace and {name!r} in ({inside}) else ")
+            self.write(
+                f"a[{name!r}] if type(v) is Namespace and {name!r} in ({inside}) else "
+            )
         self.write(f"environment.{asked.lower()}(v, {name!r}))")
 
     visit_Getitem = visit_Getattr  # noqa: N815
@@ -162,7 +184,9 @@ class _GenerationTag(Extension):
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body).set_lineno(line)  # so that names set inside stay inside
+        return nodes.Scope(body).set_lineno(
+            line
+        )  # so that names set inside stay inside
 
 
 def _raise_exception(message: Any) -> None:
@@ -178,7 +202,9 @@ def _loops_over_content(tree: nodes.Template) -> bool:
             name = _root_name(assign.target)
             if name and name not in messages and _root_name(assign.node) == known:
                 messages.append(name)
-    names = {target for target, source in _loops(tree) if _root_name(source) in messages}
+    names = {
+        target for target, source in _loops(tree) if _root_name(source) in messages
+    }
     # Newer templates hand `message.content` to a macro that loops over what it calls `content`.
     return any(
         (_step_name(source) == "content" and _root_name(source.node) in names)

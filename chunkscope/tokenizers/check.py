@@ -25,12 +25,18 @@ _SAMPLE_WINDOW = 1000  # of a longer row, some part that may lie anywhere in it
 
 def known_verdict(engine: type[FastEngine], facts: TokenizerFacts) -> bool | None:
     """Whether an earlier run found an engine equal to the reference with this tokenizer."""
-    return {b"equal": True, b"different": False}.get(read_cached("verdicts", _key(engine, facts)))
+    return {b"equal": True, b"different": False}.get(
+        read_cached("verdicts", _key(engine, facts))
+    )
 
 
-def record_verdict(engine: type[FastEngine], facts: TokenizerFacts, *, is_equal: bool) -> None:
+def record_verdict(
+    engine: type[FastEngine], facts: TokenizerFacts, *, is_equal: bool
+) -> None:
     data = b"equal" if is_equal else b"different"
-    with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
+    with suppress(
+        ChunkscopeError
+    ):  # a cache that cannot be written costs time, not truth
         write_atomically(cache_file("verdicts", _key(engine, facts)), data)
 
 
@@ -40,7 +46,9 @@ def _key(engine: type[FastEngine], facts: TokenizerFacts) -> str:
 
 
 def proved_engine(
-    engines: Sequence[type[FastEngine]], facts: TokenizerFacts, reference: Callable[[], Reference]
+    engines: Sequence[type[FastEngine]],
+    facts: TokenizerFacts,
+    reference: Callable[[], Reference],
 ) -> FastEngine | None:
     """The first engine that takes this tokenizer and gives the ids of the reference."""
     for kind in engines:
@@ -52,7 +60,9 @@ def proved_engine(
                 if is_equal is None:
                     is_equal = _agrees(engine, facts, reference())
                     record_verdict(kind, facts, is_equal=is_equal)
-        except InputError:  # it refuses what it does not know, or stumbles over a test string
+        except (
+            InputError
+        ):  # it refuses what it does not know, or stumbles over a test string
             record_verdict(kind, facts, is_equal=False)
             continue
         if is_equal:

@@ -29,15 +29,21 @@ class FastEngine:
     package = ""
     pays_from = 0  # characters: with less, the reference is faster, as it takes less time to load
 
-    def __init__(self, facts: TokenizerFacts, reference: Callable[[], Reference]) -> None:
+    def __init__(
+        self, facts: TokenizerFacts, reference: Callable[[], Reference]
+    ) -> None:
         """It raises what it likes where it does not know the kind of tokenizer."""
         self.reference = reference
-        self.only_nfc = False  # text that normalizing would change goes to the reference
+        self.only_nfc = (
+            False  # text that normalizing would change goes to the reference
+        )
         if facts.json_file:
             self.encode = self.load(facts.json_file)
             return
         by = cast("TiktokenReference", reference())  # of no other there are ranks
-        ranks = b"".join(b64encode(token) + b" %d\n" % rank for token, rank in by.ranks.items())
+        ranks = b"".join(
+            b64encode(token) + b" %d\n" % rank for token, rank in by.ranks.items()
+        )
         with TemporaryDirectory() as folder:
             file = Path(folder) / "ranks.tiktoken"
             file.write_bytes(ranks)
@@ -55,7 +61,9 @@ class FastEngine:
         ids, offsets = self.encode(list(compress(texts, taken)))
         edges = [edge * ID_BYTES for edge in memoryview(offsets).cast("Q").tolist()]
         fast = (ids[start:end] for start, end in pairwise(edges))
-        others = [text for text, is_taken in zip(texts, taken, strict=True) if not is_taken]
+        others = [
+            text for text, is_taken in zip(texts, taken, strict=True) if not is_taken
+        ]
         slow = iter(self.reference().id_bytes(others) if others else ())
         return [next(fast if is_taken else slow) for is_taken in taken]
 
@@ -68,9 +76,13 @@ class Splintr(FastEngine):
 
         if pattern is not None:
             return splintr.Tokenizer(str(file), pattern).encode_batch_flat
-        head, key, model = file.read_bytes().partition(b'"model":{')  # the bulk, not parsed here
+        head, key, model = file.read_bytes().partition(
+            b'"model":{'
+        )  # the bulk, not parsed here
         settings = orjson.loads(head.rstrip(b",") + b"}")
-        settings["post_processor"] = None  # else special tokens are put around each text
+        settings["post_processor"] = (
+            None  # else special tokens are put around each text
+        )
         if settings.get("normalizer") == {"type": "NFC"}:
             # By younger tables of Unicode than the reference's. Text that is in NFC by these
             # (Python's are) is changed by neither, as Unicode never takes back a composition.
@@ -78,7 +90,9 @@ class Splintr(FastEngine):
         # Without merges it loads in a quarter of the time, and joins what has the lowest id first:
         # the same, where no merge makes an earlier id than the last, and merges make every entry.
         vocabulary = model.partition(b',"merges":[')[0]
-        plain = orjson.dumps(settings)[:-1] + b"," + key + vocabulary + b',"merges":[]}}'
+        plain = (
+            orjson.dumps(settings)[:-1] + b"," + key + vocabulary + b',"merges":[]}}'
+        )
         return splintr.from_json_bytes(plain).encode_batch_flat
 
 
@@ -86,11 +100,15 @@ class Fastokens(FastEngine):
     package, pays_from = "fastokens", 8_000_000
 
     def load(self, file: Path, pattern: str | None = None) -> Any:
-        os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")  # the threads that ask are enough
+        os.environ.setdefault(
+            "FASTOKENS_BPE_THREADS", "1"
+        )  # the threads that ask are enough
         from fastokens import Tokenizer
 
         if pattern is not None:
-            tokenizer = Tokenizer.from_tiktoken(str(file), pattern=pattern, special_tokens={})
+            tokenizer = Tokenizer.from_tiktoken(
+                str(file), pattern=pattern, special_tokens={}
+            )
         else:
             tokenizer = Tokenizer.from_file(str(file))
         return partial(tokenizer.encode_batch_flat, add_special_tokens=False)

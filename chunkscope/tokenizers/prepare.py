@@ -18,7 +18,12 @@ from xxhash import xxh3_128_hexdigest
 
 from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.errors import InputError
-from chunkscope.tokenizers.cache import cache_file, file_digest, prune_cache, read_cached
+from chunkscope.tokenizers.cache import (
+    cache_file,
+    file_digest,
+    prune_cache,
+    read_cached,
+)
 from chunkscope.tokenizers.foreign import engine_name
 from chunkscope.tokenizers.reference import (
     Reference,
@@ -48,7 +53,11 @@ class TokenizerFacts:
     @property
     def json_file(self) -> Path | None:
         """The tokenizer.json that counts; None where the reference is not made of one."""
-        return cache_folder() / f"tokenizers/{name}.json" if (name := self.json_digest) else None
+        return (
+            cache_folder() / f"tokenizers/{name}.json"
+            if (name := self.json_digest)
+            else None
+        )
 
 
 def facts_before(
@@ -61,7 +70,9 @@ def facts_before(
         facts = TokenizerFacts(**orjson.loads(read_cached("tokenizers", _key(digest))))
         file = facts.json_file
         is_whole = file is None or file_digest(file) == facts.json_digest
-        if is_whole and (trust_remote_code or not facts.runs_code):  # each run is asked anew
+        if is_whole and (
+            trust_remote_code or not facts.runs_code
+        ):  # each run is asked anew
             if file:
                 os.utime(file)  # the cache forgets what is not used
             return facts
@@ -83,7 +94,9 @@ def prepare(
             # vLLM asks the processor first, unless there are tools.
             template = {"tool_use": template, "default": read_template(processor)}
         special = {  # plain text, or a list of it, the way chat templates see them
-            name: list(map(str, token)) if isinstance(token, list | tuple) else str(token)
+            name: list(map(str, token))
+            if isinstance(token, list | tuple)
+            else str(token)
             for name, token in auto.special_tokens_map.items()
         }
         facts = replace(
@@ -99,7 +112,9 @@ def prepare(
     try:
         if isinstance(reference, TokenizersReference):
             facts = _with_json(facts, orjson.loads(reference.backend.to_str()))
-        write_atomically(cache_file("tokenizers", _key(digest)), orjson.dumps(asdict(facts)))
+        write_atomically(
+            cache_file("tokenizers", _key(digest)), orjson.dumps(asdict(facts))
+        )
         prune_cache()
     except InputError:  # without a cache it only takes longer, as `analyze` says
         facts = replace(facts, json_digest="")
@@ -109,14 +124,18 @@ def prepare(
 def run_apart(folder: str, digest: str, trust_remote_code: bool) -> None:
     """What another process does, while this one loads the raw tokenizer.json."""
     gc.disable()
-    vars(sys)["modules"]["torch"] = None  # transformers imports it if it can, which takes seconds
+    vars(sys)["modules"]["torch"] = (
+        None  # transformers imports it if it can, which takes seconds
+    )
     prepare(resolve(folder), digest, trust_remote_code)
     os._exit(0)  # not Python's own end, which frees every object first
 
 
 def of_raw(file: Path) -> tuple[TokenizerFacts, Reference]:
     """A tokenizer.json alone: what transformers makes of it mostly counts alike."""
-    facts = TokenizerFacts(digest="", package=TokenizersReference.package, special_added=0)
+    facts = TokenizerFacts(
+        digest="", package=TokenizersReference.package, special_added=0
+    )
     facts = _with_json(facts, orjson.loads(file.read_bytes()))
     return facts, TokenizersReference.of_file(cast("Path", facts.json_file))
 
@@ -125,14 +144,18 @@ def _with_json(facts: TokenizerFacts, document: dict[str, Any]) -> TokenizerFact
     """Keep a tokenizer.json in the cache, in one spelling, without what ids do not depend on."""
     model = document["model"]
     if "merges" in model:
-        model = {name: value for name, value in model.items() if value not in (None, False)}
+        model = {
+            name: value for name, value in model.items() if value not in (None, False)
+        }
         # Merges as texts, which older files have, load in up to a quarter less time.
         texts = model["merges"]
         texts = [*map(" ".join, texts)] if {*map(type, texts)} == {list} else texts
         if "".join(texts).count(" ") == len(texts):  # none has a blank of its own
             model["merges"] = texts
     document.update(truncation=None, padding=None, decoder=None, model=model)
-    data = orjson.dumps(document).replace(b'"trim_offsets":true', b'"trim_offsets":false')
+    data = orjson.dumps(document).replace(
+        b'"trim_offsets":true', b'"trim_offsets":false'
+    )
     facts = replace(facts, json_digest=xxh3_128_hexdigest(data))
     write_atomically(cast("Path", facts.json_file), data)
     return facts
@@ -141,13 +164,19 @@ def _with_json(facts: TokenizerFacts, document: dict[str, Any]) -> TokenizerFact
 def _equal_backend(served: TransformersReference) -> TokenizersReference | None:
     """AutoTokenizer's Rust backend, where the Python around it changes no ids."""
     backend = getattr(served.tokenizer, "backend_tokenizer", None)
-    if backend is None or backend.encode_special_tokens:  # which no tokenizer.json keeps
+    if (
+        backend is None or backend.encode_special_tokens
+    ):  # which no tokenizer.json keeps
         return None
     texts, reference = sentences(), TokenizersReference(backend)
     ways = [{"special_tokens": special} for special in (True, False)]
-    same = all(served.encode(texts, **how) == reference.encode(texts, **how) for how in ways)
+    same = all(
+        served.encode(texts, **how) == reference.encode(texts, **how) for how in ways
+    )
     return reference if same else None
 
 
 def _key(digest: str) -> str:
-    return " ".join([_LAYOUT, digest, *map(engine_name, ("transformers", "tokenizers"))])
+    return " ".join(
+        [_LAYOUT, digest, *map(engine_name, ("transformers", "tokenizers"))]
+    )

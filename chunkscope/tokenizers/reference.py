@@ -19,7 +19,9 @@ from chunkscope.errors import InputError, MissingError
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, read_json
 
 ID_BYTES = 4  # of a token id, where a text's ids are bytes
-RANKS_PAY = 1 << 22  # from so many characters on: of ranks an engine is made by the reference
+RANKS_PAY = (
+    1 << 22
+)  # from so many characters on: of ranks an engine is made by the reference
 
 
 class Reference:
@@ -28,7 +30,9 @@ class Reference:
     package = ""
     special_added = 0  # tokens before or after each prompt
     begin: tuple[int, ...] = ()  # the ids before each prompt
-    first_id = 0  # of the library's numbers; a model may have special tokens before them
+    first_id = (
+        0  # of the library's numbers; a model may have special tokens before them
+    )
 
     def ids(self, texts: list[str]) -> list[list[int]]:
         """The tokens of each text, without special tokens, numbered as the library does."""
@@ -63,7 +67,9 @@ class TokenizersReference(Reference):
         return cls(Tokenizer.from_file(str(path)))
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
-        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
+        encodings = self.backend.encode_batch_fast(
+            texts, add_special_tokens=special_tokens
+        )
         return [encoding.ids for encoding in encodings]
 
 
@@ -79,9 +85,14 @@ class LoadedBeside(Reference):
     """One in another process: while a tokenizer is loaded, all threads of a process stand."""
 
     # For so many characters; fewer are counted before it is loaded.
-    pays: ClassVar = {"tokenizer.json": range(10**6, 10**18), "tekken": range(2**18, RANKS_PAY)}
+    pays: ClassVar = {
+        "tokenizer.json": range(10**6, 10**18),
+        "tekken": range(2**18, RANKS_PAY),
+    }
 
-    def __init__(self, package: str, files: TokenizerFiles, otherwise: Callable[[], Any]) -> None:
+    def __init__(
+        self, package: str, files: TokenizerFiles, otherwise: Callable[[], Any]
+    ) -> None:
         self._process = beside(answer, files.kind.value, str(files.files[0]))
         self.package, self._lock, self._otherwise = package, Lock(), otherwise
 
@@ -115,8 +126,12 @@ class TransformersReference(Reference):
         try:
             self.tokenizer = auto_tokenizer().from_pretrained(str(folder), **known)
         except ImportError as error:
-            raise MissingError(f"the tokenizer in {folder} needs a package: {error}") from error
-        except Exception as error:  # from_pretrained raises whatever a damaged file provokes
+            raise MissingError(
+                f"the tokenizer in {folder} needs a package: {error}"
+            ) from error
+        except (
+            Exception
+        ) as error:  # from_pretrained raises whatever a damaged file provokes
             if "trust_remote_code" in str(error):
                 raise InputError(
                     f"the tokenizer in {folder} is Python code, which is not run by default",
@@ -126,15 +141,21 @@ class TransformersReference(Reference):
                 read_json(file)
             raise
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
-        words = backend.get_vocab_size(with_added_tokens=False) if backend else sys.maxsize
-        if words <= len(self.tokenizer.all_special_tokens):  # all it makes up without a vocabulary
+        words = (
+            backend.get_vocab_size(with_added_tokens=False) if backend else sys.maxsize
+        )
+        if words <= len(
+            self.tokenizer.all_special_tokens
+        ):  # all it makes up without a vocabulary
             hint = "is its tokenizer.json missing? Download it again"
             raise InputError(f"there is no vocabulary in {folder}", hint=hint)
         self.tokenizer(["a"])  # one whose special tokens are not there panics now
         self.special_added = int(self.tokenizer.num_special_tokens_to_add())
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
-        return list(self.tokenizer(texts, add_special_tokens=special_tokens)["input_ids"])
+        return list(
+            self.tokenizer(texts, add_special_tokens=special_tokens)["input_ids"]
+        )
 
 
 class TiktokenReference(Reference):
@@ -156,9 +177,17 @@ class TiktokenReference(Reference):
         special = int(config["default_num_special_tokens"])
         entries = document["vocab"][: config["default_vocab_size"] - special]
         ranks = {a2b_base64(entry["token_bytes"]): entry["rank"] for entry in entries}
-        known = {"pat_str": config["pattern"], "mergeable_ranks": ranks, "special_tokens": {}}
+        known = {
+            "pat_str": config["pattern"],
+            "mergeable_ranks": ranks,
+            "special_tokens": {},
+        }
         reference = cls(tiktoken.Encoding("tekken", **known))
-        reference.first_id, reference.special_added, reference.begin = special, 1, (1,)  # <s>
+        reference.first_id, reference.special_added, reference.begin = (
+            special,
+            1,
+            (1,),
+        )  # <s>
         return reference
 
     @classmethod
@@ -167,13 +196,17 @@ class TiktokenReference(Reference):
 
         try:
             return cls(tiktoken.get_encoding(name))
-        except Exception as error:  # no such name, requests' errors, a file with another hash
+        except (
+            Exception
+        ) as error:  # no such name, requests' errors, a file with another hash
             names = ", ".join(tiktoken.list_encoding_names())
             hint = f"it knows {names}, and downloads each once, into TIKTOKEN_CACHE_DIR"
             raise MissingError(f"tiktoken cannot load {name}", hint=hint) from error
 
     def ids(self, texts: list[str]) -> list[list[int]]:
-        return list(map(self._encoding.encode_ordinary, texts))  # batches come in threads
+        return list(
+            map(self._encoding.encode_ordinary, texts)
+        )  # batches come in threads
 
 
 class SentencePieceReference(Reference):
@@ -215,9 +248,13 @@ def auto_tokenizer() -> Any:
     import transformers
     from transformers.utils import import_utils
 
-    with suppress(AttributeError):  # it looks through the files of all models twice: once will do
+    with suppress(
+        AttributeError
+    ):  # it looks through the files of all models twice: once will do
         scan = import_utils.create_import_structure_from_path
         models = Path(transformers.__file__).with_name("models")
         own = {str(models / "__init__.py"): models}
-        import_utils.create_import_structure_from_path = lambda path: scan(own.get(path, path))
+        import_utils.create_import_structure_from_path = lambda path: scan(
+            own.get(path, path)
+        )
     return transformers.AutoTokenizer

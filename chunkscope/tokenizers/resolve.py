@@ -66,7 +66,9 @@ class TokenizerFiles:
     kind: TokenizerKind
     files: tuple[Path, ...] = ()
     encoding: str = ""  # tiktoken's name for it
-    is_complete: bool = True  # False: a cache without tokenizer_config.json, and no network
+    is_complete: bool = (
+        True  # False: a cache without tokenizer_config.json, and no network
+    )
 
     def digest(self) -> str:
         """The content of its files as one hash."""
@@ -114,7 +116,9 @@ def _folder(name: str, folder: Path) -> TokenizerFiles:
         return _hf_folder(name, folder)
     for tekken in sorted(file for file in present if file.startswith("tekken")):
         return TokenizerFiles(name, TokenizerKind.TEKKEN, (folder / tekken,))
-    raise InputError(f"no tokenizer in {folder}: there is no tokenizer.json in it", hint=_CHOICES)
+    raise InputError(
+        f"no tokenizer in {folder}: there is no tokenizer.json in it", hint=_CHOICES
+    )
 
 
 def _hf_folder(name: str, folder: Path) -> TokenizerFiles:
@@ -130,9 +134,14 @@ def _file(name: str, path: Path) -> TokenizerFiles:
     if {"config", "vocab"} <= keys:
         return TokenizerFiles(name, TokenizerKind.TEKKEN, (path,))
     if "model" not in keys:
-        raise InputError(f"{path} is not a tokenizer: it has no model in it", hint=_CHOICES)
+        raise InputError(
+            f"{path} is not a tokenizer: it has no model in it", hint=_CHOICES
+        )
     # What vLLM serves is decided by the files beside tokenizer.json, where there are any.
-    if path.name == "tokenizer.json" and (path.parent / "tokenizer_config.json").is_file():
+    if (
+        path.name == "tokenizer.json"
+        and (path.parent / "tokenizer_config.json").is_file()
+    ):
         return _hf_folder(name, path.parent)
     return TokenizerFiles(name, TokenizerKind.RAW, (path,))
 
@@ -172,9 +181,16 @@ def _cached(repo: str, revision: str) -> tuple[Path | None, bool]:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
-    names = ("tokenizer_config.json", "tekken.json", "tokenizer.json", "tokenizer.model")
+    names = (
+        "tokenizer_config.json",
+        "tekken.json",
+        "tokenizer.json",
+        "tokenizer.model",
+    )
     try:  # each file's path, None, or a mark that the hub does not have it
-        files = [try_to_load_from_cache(repo, name, revision=revision) for name in names]
+        files = [
+            try_to_load_from_cache(repo, name, revision=revision) for name in names
+        ]
     except HFValidationError:
         return None, False
     folder = next((Path(file).parent for file in files if isinstance(file, str)), None)
@@ -191,8 +207,12 @@ def _downloaded(repo: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = snapshot_download(repo, revision=revision, allow_patterns=_HF_FILES, max_workers=4)
-    except Exception as error:  # the hub client raises many kinds; each means "not to be had"
+        folder = snapshot_download(
+            repo, revision=revision, allow_patterns=_HF_FILES, max_workers=4
+        )
+    except (
+        Exception
+    ) as error:  # the hub client raises many kinds; each means "not to be had"
         raise MissingError(
             f"no tokenizer called {repo}: not a file here, not in the local cache, and the hub "
             "does not have it",

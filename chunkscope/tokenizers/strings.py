@@ -9,7 +9,19 @@ from collections.abc import Iterator
 from typing import Any
 from unicodedata import category, combining, decomposition, normalize
 
-_SPACES = (" ", "\n", "\t", "\r\n", "  ", "\n\n", "\u00a0", "\u2028", "\u3000", "\x0b", "\x85")
+_SPACES = (
+    " ",
+    "\n",
+    "\t",
+    "\r\n",
+    "  ",
+    "\n\n",
+    "\u00a0",
+    "\u2028",
+    "\u3000",
+    "\x0b",
+    "\x85",
+)
 _SENTENCES = (
     "A train leaves the station at 9:45 and travels 128.5 km; how long does it take?",
     "I'm sure they'll say we've won, but SHE'D rather it wasn't so. It’s you’re D'OH!",
@@ -24,14 +36,30 @@ _SENTENCES = (
     "👩‍👩‍👧‍👦 🇩🇪🇯🇵 👍🏽 e\u0301 n\u0303 \u0301 \ufeffBOM zero\u200bwidth \u202eright",
 )
 # Pairs that became one character under NFC in Unicode 13 and 16: older tables leave them apart.
-_YOUNG_COMPOSITIONS = ("\U00011935\U00011930", "\U00016d67\U00016d67", "\U0001611e\U0001611f")
+_YOUNG_COMPOSITIONS = (
+    "\U00011935\U00011930",
+    "\U00016d67\U00016d67",
+    "\U0001611e\U0001611f",
+)
 
 
 def suite(document: dict[str, Any]) -> list[str]:
     """The test strings, with the words and special tokens of this tokenizer.json among them."""
-    texts = ["", *_SENTENCES, *_YOUNG_COMPOSITIONS, *_white_space(), *_runs(), *_mixtures(1500)]
+    texts = [
+        "",
+        *_SENTENCES,
+        *_YOUNG_COMPOSITIONS,
+        *_white_space(),
+        *_runs(),
+        *_mixtures(1500),
+    ]
     texts += [normalize(form, s) for form in ("NFD", "NFKC") for s in _SENTENCES]
-    return [*texts, *_code_points(document), *_words(document), *_special_tokens(document)]
+    return [
+        *texts,
+        *_code_points(document),
+        *_words(document),
+        *_special_tokens(document),
+    ]
 
 
 def sentences() -> list[str]:
@@ -47,10 +75,20 @@ def _code_points(document: dict[str, Any]) -> Iterator[str]:
     alike = [*range(0x3400, 0xD800, 64), *range(0xE000, 0xF900, 64)]
     alike += [*range(0x10000, 0x20000, 7), *range(0x20000, 0x34000, 64)]
     shown = [("x{0}'s  {0}777{0}\n", points + alike)]
-    if document.get("normalizer"):  # which changes marks, and what younger tables may call one
-        points += [*range(0x10000, 0x12000), *range(0x16000, 0x17000), *range(0x1D000, 0x1F000)]
+    if document.get(
+        "normalizer"
+    ):  # which changes marks, and what younger tables may call one
+        points += [
+            *range(0x10000, 0x12000),
+            *range(0x16000, 0x17000),
+            *range(0x1D000, 0x1F000),
+        ]
         chars = ((point, chr(point)) for point in points)
-        marks = [p for p, c in chars if combining(c) or decomposition(c) or category(c) == "Cn"]
+        marks = [
+            p
+            for p, c in chars
+            if combining(c) or decomposition(c) or category(c) == "Cn"
+        ]
         shown.append(("a\u0345{0}\u0316", marks))
     for form, points in shown:
         for start in range(0, len(points), 16):
@@ -64,7 +102,23 @@ def _white_space() -> Iterator[str]:
 
 
 def _runs() -> Iterator[str]:
-    for unit in ("a", "A", " ", "\n", "\t", "0", "7", ".", "-", "=", "é", "中", "🙂", "ab", "a b"):
+    for unit in (
+        "a",
+        "A",
+        " ",
+        "\n",
+        "\t",
+        "0",
+        "7",
+        ".",
+        "-",
+        "=",
+        "é",
+        "中",
+        "🙂",
+        "ab",
+        "a b",
+    ):
         for length in (2, 3, 4, 7, 16, 63, 256, 1500):
             yield unit * length
             yield f"x{unit * length}y {unit * length} z"
@@ -73,7 +127,20 @@ def _runs() -> Iterator[str]:
 def _mixtures(count: int) -> Iterator[str]:
     chance = random.Random(0)  # noqa: S311  (a test, not a secret)
     pieces = [*_SPACES, *(word for s in _SENTENCES for word in s.split(" "))]
-    pieces += ["'s", "'LL", "'ſ", "1234567", "3.14", "__init__", "...", "?!", "ﬁ", "İ", "ß", "Σς"]
+    pieces += [
+        "'s",
+        "'LL",
+        "'ſ",
+        "1234567",
+        "3.14",
+        "__init__",
+        "...",
+        "?!",
+        "ﬁ",
+        "İ",
+        "ß",
+        "Σς",
+    ]
     for _ in range(count):
         joiner = chance.choice(("", " ", "\n"))
         yield joiner.join(chance.choices(pieces, k=chance.randint(1, 24)))

@@ -19,11 +19,22 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import ChunkscopeError
 from chunkscope.prompts.chat import Conversation
 from chunkscope.sources.base import DataError
-from chunkscope.tokenizers.check import RowSample, known_verdict, proved_engine, record_verdict
+from chunkscope.tokenizers.check import (
+    RowSample,
+    known_verdict,
+    proved_engine,
+    record_verdict,
+)
 from chunkscope.tokenizers.fast import MUCH, FastEngine, engines_for
 from chunkscope.tokenizers.foreign import engine_name, foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
-from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, of_raw, prepare, run_apart
+from chunkscope.tokenizers.prepare import (
+    TokenizerFacts,
+    facts_before,
+    of_raw,
+    prepare,
+    run_apart,
+)
 from chunkscope.tokenizers.reference import (
     ID_BYTES,
     RANKS_PAY,
@@ -71,7 +82,9 @@ class Tokenizer:
         self._facts = facts_before(self._files, self.digest, trust_remote_code)
         self._reference: Reference | None = None
         self._beside: LoadedBeside | None = None  # for what a fast engine cannot do
-        self._engine: FastEngine | Reference | None = None  # where there is much to count
+        self._engine: FastEngine | Reference | None = (
+            None  # where there is much to count
+        )
         self._sample = RowSample()  # of what the fast engine counted
         self.templates: dict[bool, Any] = {}  # by whether there are tools
 
@@ -85,13 +98,17 @@ class Tokenizer:
     @property
     def facts(self) -> TokenizerFacts:
         """What is known of it, made ready if no run did that before."""
-        with nullcontext() if self._facts else self._lock:  # which a loading engine holds for long
+        with (
+            nullcontext() if self._facts else self._lock
+        ):  # which a loading engine holds for long
             if self._facts is None and self._files.kind is TokenizerKind.HF:
                 self._on_prepare(self.name)
                 self._prepare_beside()
             if self._facts is None:
                 with foreign_errors(self._title):
-                    self._facts, self._reference = prepare(self._files, self.digest, self._trusted)
+                    self._facts, self._reference = prepare(
+                        self._files, self.digest, self._trusted
+                    )
             return self._facts
 
     def _prepare_beside(self) -> None:
@@ -103,7 +120,11 @@ class Tokenizer:
         if is_quick or not (raw.is_file() and sys.executable):
             return
         call = (run_apart, str(raw.parent), self.digest, self._trusted)
-        with beside(*call) as process, suppress(ChunkscopeError), foreign_errors(self._title):
+        with (
+            beside(*call) as process,
+            suppress(ChunkscopeError),
+            foreign_errors(self._title),
+        ):
             facts, reference = of_raw(raw)
             engine = proved_engine(kinds, facts, lambda: reference)
             process.communicate()
@@ -111,15 +132,23 @@ class Tokenizer:
                 raise KeyboardInterrupt
             self._facts = facts_before(self._files, self.digest, self._trusted)
             if self._facts and self._facts.json_digest == facts.json_digest:
-                self._reference, self._engine = reference, (engine or reference) if kinds else None
+                self._reference, self._engine = (
+                    reference,
+                    (engine or reference) if kinds else None,
+                )
 
     @property
     def reference(self) -> Reference:
         """The library whose counts are right by definition."""
         with self._lock, foreign_errors(self._title):
-            file, own = self.facts.json_file, (self._files, self._trusted)  # it may be loaded now
+            file, own = (
+                self.facts.json_file,
+                (self._files, self._trusted),
+            )  # it may be loaded now
             if self._reference is None:
-                self._reference = TokenizersReference.of_file(file) if file else load_source(*own)
+                self._reference = (
+                    TokenizersReference.of_file(file) if file else load_source(*own)
+                )
             return self._reference
 
     def count(self, texts: list[str]) -> list[int]:
@@ -133,13 +162,19 @@ class Tokenizer:
                 self._counted_chars += sum(map(len, texts))
                 chars = max(self._chars, self._counted_chars)
                 facts, file, files = self.facts, self.facts.json_file, self._files
-                files = TokenizerFiles("", TokenizerKind.RAW, (file,)) if file else files
+                files = (
+                    TokenizerFiles("", TokenizerKind.RAW, (file,)) if file else files
+                )
                 is_loaded = self._beside or self._reference or not sys.executable
                 if chars in LoadedBeside.pays.get(files.kind, ()) and not is_loaded:
-                    self._beside = LoadedBeside(facts.package, files, lambda: self.reference)
+                    self._beside = LoadedBeside(
+                        facts.package, files, lambda: self.reference
+                    )
                 engines = engines_for(chars) if file or chars >= RANKS_PAY else []
                 if engines and self._engine is None and not self.only_reference:
-                    if found := proved_engine(engines, self.facts, lambda: self.reference):
+                    if found := proved_engine(
+                        engines, self.facts, lambda: self.reference
+                    ):
                         found.reference = lambda: self._beside or self.reference
                     self._engine = found or self.reference
                 if isinstance(self._engine, FastEngine):
@@ -177,10 +212,25 @@ class Tokenizer:
         if (facts := self._facts) is None:
             return None
         template = repr(self._template or facts.chat_template)
-        itself = engine_name("mistral-common") if self._files.kind is TokenizerKind.TEKKEN else ""
+        itself = (
+            engine_name("mistral-common")
+            if self._files.kind is TokenizerKind.TEKKEN
+            else ""
+        )
         day = self.chat_day.isoformat() if "strftime_now" in template else ""
-        barred = [one.package for one in engines_for(MUCH) if known_verdict(one, facts) is False]
-        parts = (self.digest, engine_name(facts.package), repr(barred), template, itself, day)
+        barred = [
+            one.package
+            for one in engines_for(MUCH)
+            if known_verdict(one, facts) is False
+        ]
+        parts = (
+            self.digest,
+            engine_name(facts.package),
+            repr(barred),
+            template,
+            itself,
+            day,
+        )
         return sha256("\n".join(parts).encode()).hexdigest()
 
     def chat_text(self, chat: Conversation) -> str:
@@ -203,9 +253,13 @@ class Tokenizer:
 
     def joined(self, chats: list[tuple[Any, ...]]) -> Iterator[bytes]:
         """The ids of chats in parts, special tokens by numbers that no others have."""
-        ids = iter(self.id_bytes([p for chat in chats for p in chat if isinstance(p, str)]))
+        ids = iter(
+            self.id_bytes([p for chat in chats for p in chat if isinstance(p, str)])
+        )
         for chat in chats:
-            yield b"".join(next(ids) if isinstance(p, str) else array("i", [~p]) for p in chat)
+            yield b"".join(
+                next(ids) if isinstance(p, str) else array("i", [~p]) for p in chat
+            )
 
     @property
     def chat_day(self) -> datetime.date:
@@ -219,5 +273,7 @@ class Tokenizer:
         source = choose_template(self._template or self.facts.chat_template, has_tools)
         if not source:
             raise DataError("no_chat_template", tokenizer=self.name)
-        template = ChatTemplate(source, special_tokens=self.facts.special_tokens, date=self._date)
+        template = ChatTemplate(
+            source, special_tokens=self.facts.special_tokens, date=self._date
+        )
         return self.templates.setdefault(has_tools, template)

@@ -45,7 +45,9 @@ def calibration_of(
     rows = [
         (run.setting, row)
         for run, record in good
-        for row in timed_steps(record.steps, context_weight=_context_weight(record, workload))
+        for row in timed_steps(
+            record.steps, context_weight=_context_weight(record, workload)
+        )
     ]
     rows += [(BURSTS, row) for _, record in good for row in timed_steps(record.bursts)]
     if not rows or (machine := good[0][1].machine) is None:
@@ -84,12 +86,16 @@ def timed_steps(
     ]
     every = -(-len(timed) // STEPS_PER_RUN) if timed else 1
     return [
-        (*row[:-2], round(row[-2] * context_weight), round(row[-1], 7)) for row in timed[::every]
+        (*row[:-2], round(row[-2] * context_weight), round(row[-1], 7))
+        for row in timed[::every]
     ]
 
 
 def calibration_path(folder: Path, calibration: Calibration) -> Path:
     """`calibration-nvidia-h200-llama-3.1-8b.json`"""
     names = (calibration.gpu, Path(calibration.model.name).name)
-    slugs = (re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "model" for name in names)
+    slugs = (
+        re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "model"
+        for name in names
+    )
     return folder / f"calibration-{'-'.join(slugs)}.json"

@@ -15,7 +15,12 @@ from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.gpus import GIB, driver_version
 from chunkscope.planning.request import PlanRequest
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
+from chunkscope.verification.latencies import (
+    Answer,
+    distribution_of,
+    figures_of,
+    median_of,
+)
 from chunkscope.verification.outputs import TOKENS, equal_share
 from chunkscope.verification.process import engine_process
 from chunkscope.verification.result import Machine, Run, RunOutputs, WorkerMemory
@@ -30,7 +35,9 @@ NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcu
 REPORTING = ("measuring", "checking outputs", "calibrating")
 LOG_TAIL = 1 << 16
 # What a worker's probe tells in bytes.
-MEMORY_SIZES = [f.name.removesuffix("_gib") for f in fields(WorkerMemory) if f.name != "rank"]
+MEMORY_SIZES = [
+    f.name.removesuffix("_gib") for f in fields(WorkerMemory) if f.name != "rank"
+]
 # What changes a measurement, where it is known. The number of GPUs is the setting's.
 MACHINE_FACTS = ("device", "gpu", "driver", "vllm", "torch")
 
@@ -50,7 +57,9 @@ class EngineJob:
     output_places: Sequence[int] = ()  # requests whose answers are compared
     bursts: Sequence[tuple[int, int, int]] = ()  # requests, prompt and output of each
     request: PlanRequest = field(default_factory=PlanRequest)
-    machine: Machine | None = None  # where the rows before were measured: no other will do
+    machine: Machine | None = (
+        None  # where the rows before were measured: no other will do
+    )
 
     def task(self, row: SettingRow) -> dict[str, Any]:
         w = self.workload
@@ -90,7 +99,9 @@ class EngineRecord:
     answers: list[Answer] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
     bursts: list[dict[str, Any]] = field(default_factory=list)  # steps, as above
-    outputs: list[list[list[int]]] = field(default_factory=list)  # the sample, and again
+    outputs: list[list[list[int]]] = field(
+        default_factory=list
+    )  # the sample, and again
     notes: dict[str, None] = field(default_factory=dict)  # codes, each once
     measured: bool = False  # all repeats: what comes then only helps to calibrate
     done: bool = False
@@ -112,7 +123,10 @@ def measure(
             if event is not None:
                 heard = time.monotonic()
                 _follow(event, record, job, listener)
-            elif record.phase not in REPORTING and (size := log.stat().st_size) != log_size:
+            elif (
+                record.phase not in REPORTING
+                and (size := log.stat().st_size) != log_size
+            ):
                 heard, log_size = time.monotonic(), size
                 doing = doing_in(log.read_text("utf-8", "replace")[-LOG_TAIL:])
                 if record.start_s is None and doing not in (None, record.phase):
@@ -138,7 +152,9 @@ def _follow(
         case "phase":
             record.phase = event["phase"]
             repeat = event.get("repeat")
-            detail = f"repeat {repeat + 1} of {job.repeats}" if repeat is not None else ""
+            detail = (
+                f"repeat {repeat + 1} of {job.repeats}" if repeat is not None else ""
+            )
             listener.phase(record.phase, detail)
         case "progress":
             listener.progress(event["done"], event["of"])
@@ -156,13 +172,20 @@ def _follow(
                         hint="continue on that machine, or name another file with --output",
                     )
         case "repeat":
-            answers, workload = [Answer(**answer) for answer in event["answers"]], job.workload
-            at_once = not workload.concurrency and not any(r.arrival_s for r in workload.requests)
+            answers, workload = (
+                [Answer(**answer) for answer in event["answers"]],
+                job.workload,
+            )
+            at_once = not workload.concurrency and not any(
+                r.arrival_s for r in workload.requests
+            )
             if at_once and not event["held"]:
                 record.notes["requests_trickled_in"] = None
             if not event["emptied"]:
                 record.notes["prefix_cache_not_emptied"] = None
-            record.repeats.append(figures_of(answers, workload, event["steps"], job.request.slo))
+            record.repeats.append(
+                figures_of(answers, workload, event["steps"], job.request.slo)
+            )
             record.answers += answers
             record.steps.append(event["steps"])
             record.memory = event["memory"]
@@ -209,20 +232,28 @@ def _failure(record: EngineRecord, job: EngineJob, code: int) -> tuple[Status, N
                 hint=f"see {record.log}; are its weights here (`hf download`)? "
                 "--load-format dummy needs none",
             )
-        return status, note(f"engine_{status}", phase=record.phase, detail=detail.rstrip("."))
+        return status, note(
+            f"engine_{status}", phase=record.phase, detail=detail.rstrip(".")
+        )
     if code < 0:
         name = signal.Signals(-code).name
         return Status.DIED, note("engine_killed", phase=record.phase, signal=name)
-    return Status.DIED, Note(code="engine_ended", values={"phase": record.phase, "code": code})
+    return Status.DIED, Note(
+        code="engine_ended", values={"phase": record.phase, "code": code}
+    )
 
 
-def _run(row: SettingRow, record: EngineRecord, status: Status, failure: Note | None = None) -> Run:
+def _run(
+    row: SettingRow, record: EngineRecord, status: Status, failure: Note | None = None
+) -> Run:
     facts = facts_in(record.log_text)
     blocks, size = record.engine.get("num_gpu_blocks"), record.engine.get("block_size")
     outputs = None
     if len(record.outputs) == 2:
         answers, again = record.outputs
-        outputs = RunOutputs(answers=tuple(map(tuple, answers)), again=equal_share(answers, again))
+        outputs = RunOutputs(
+            answers=tuple(map(tuple, answers)), again=equal_share(answers, again)
+        )
     return Run(
         setting=row.name,
         same_as=row.same_as,
@@ -234,7 +265,8 @@ def _run(row: SettingRow, record: EngineRecord, status: Status, failure: Note | 
         start_s=record.start_s,
         engine=record.engine,
         workers=_workers(record, facts),
-        kv_cache_tokens=facts.kv_cache_tokens or (blocks * size if blocks and size else None),
+        kv_cache_tokens=facts.kv_cache_tokens
+        or (blocks * size if blocks and size else None),
         kv_concurrency=facts.kv_concurrency,
         compiled_before=facts.found_compiled is not None,
         repeats=tuple(record.repeats),
@@ -253,7 +285,9 @@ def _workers(record: EngineRecord, logged: EngineFacts) -> tuple[WorkerMemory, .
     for worker in record.workers:
         reported = {**worker, **peaks.get(worker["rank"], {})}
         sizes = {name: reported.get(f"{name}_bytes") for name in MEMORY_SIZES}
-        gib = {f"{name}_gib": size / GIB if size else None for name, size in sizes.items()}
+        gib = {
+            f"{name}_gib": size / GIB if size else None for name, size in sizes.items()
+        }
         gib["weights_gib"] = gib["weights_gib"] or logged.weights_gib
         gib["kv_cache_gib"] = gib["kv_cache_gib"] or logged.kv_cache_gib
         gib["cuda_graphs_gib"] = logged.graphs_gib or gib["cuda_graphs_gib"]

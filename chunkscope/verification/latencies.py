@@ -50,7 +50,10 @@ def figures_of(
     cached = [answer.cached for answer in answers if answer.cached is not None]
     scheduled: dict[str, Any] = {}
     if steps is not None:
-        count, chunks = len(steps["duration_s"]), steps["chunks"].values()  # of each prompt
+        count, chunks = (
+            len(steps["duration_s"]),
+            steps["chunks"].values(),
+        )  # of each prompt
         tokens = sum(steps["prefill_tokens"]) + sum(steps["decode_requests"])
         scheduled = {
             "steps": count,
@@ -80,19 +83,27 @@ def _ranked(answers: Sequence[Answer]) -> tuple[Ranked, Ranked, Ranked]:
     """Times to first tokens, gaps, and times of whole answers."""
     times = [answer.seen for answer in answers]
     gaps = (gap for answer in answers for gap in answer.gaps_s)
-    return Ranked(one.ttft_s for one in times), Ranked(gaps), Ranked(one.e2e_s for one in times)
+    return (
+        Ranked(one.ttft_s for one in times),
+        Ranked(gaps),
+        Ranked(one.e2e_s for one in times),
+    )
 
 
 def _percentiles(answers: Sequence[Answer]) -> dict[str, Any]:
     """The fields of `Latencies`."""
-    times = [ranked.percentiles() if ranked.count else None for ranked in _ranked(answers)]
+    times = [
+        ranked.percentiles() if ranked.count else None for ranked in _ranked(answers)
+    ]
     return dict(zip(("ttft_s", "itl_s", "e2e_s"), times, strict=True))
 
 
 def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
     """Every percentile, of the answers of all repeats."""
     first, gaps = (
-        tuple(round(times.percentile(p), 6) for p in range(101)) if times.count else None
+        tuple(round(times.percentile(p), 6) for p in range(101))
+        if times.count
+        else None
         for times in _ranked(answers)[:2]
     )
     return Distribution(ttft_s=first, itl_s=gaps) if first else None
@@ -105,6 +116,8 @@ def median_of(values: Sequence[Any]) -> Any:
         return None
     kind = type(numbers[0])
     if is_dataclass(kind):
-        parts = {f.name: [getattr(value, f.name) for value in numbers] for f in fields(kind)}
+        parts = {
+            f.name: [getattr(value, f.name) for value in numbers] for f in fields(kind)
+        }
         return kind(**{name: median_of(part) for name, part in parts.items()})
     return median_low(numbers) if kind is int else median(numbers)

@@ -22,7 +22,9 @@ def sample_places(workload: Workload) -> list[int]:
     return sorted(ranked[i * len(ranked) // count] for i in range(count))
 
 
-def equal_share(some: Sequence[Sequence[int]], others: Sequence[Sequence[int]]) -> float:
+def equal_share(
+    some: Sequence[Sequence[int]], others: Sequence[Sequence[int]]
+) -> float:
     """
     >>> equal_share([[7, 8], [9]], [[7, 8], [1]])
     0.5
@@ -49,4 +51,6 @@ def with_outputs_compared(v: Verification) -> Verification:
 
 def is_noise(outputs: RunOutputs, reference: RunOutputs) -> bool:
     """Does sending again, under either setting, change at least as many answers?"""
-    return outputs.equal is not None and outputs.equal >= min(outputs.again, reference.again)
+    return outputs.equal is not None and outputs.equal >= min(
+        outputs.again, reference.again
+    )

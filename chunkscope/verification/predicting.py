@@ -46,13 +46,17 @@ def with_prediction(
         cuda_graphs=not run.engine.get("enforce_eager"),
     )
     simulator = Simulator(request=request, deployment=deployment, workload=workload)
-    with suppress(ChunkscopeError):  # what the simulator would refuse, an engine may have taken
+    with suppress(
+        ChunkscopeError
+    ):  # what the simulator would refuse, an engine may have taken
         simulated = simulated_as_measured(run, simulator)
         # Of models that keep less than every token vLLM finds another part.
         if simulated and not shape.hybrid and not shape.attention.sliding_layers:
             hits = simulated.cached_tokens / workload.input_tokens
             run = replace(run, predicted_prefix_hit_rate=hits)
-    settings = Settings.of(run.engine).over(run.settings)  # also what only `--engine-arg` said
+    settings = Settings.of(run.engine).over(
+        run.settings
+    )  # also what only `--engine-arg` said
     if gpu is None or not run.engine.get("max_num_batched_tokens"):
         return run
     with suppress(ChunkscopeError):
@@ -62,7 +66,9 @@ def with_prediction(
     return run
 
 
-def simulated_as_measured(run: Run, simulator: Simulator, watch: int = 0) -> SimulatedRun | None:
+def simulated_as_measured(
+    run: Run, simulator: Simulator, watch: int = 0
+) -> SimulatedRun | None:
     """With the KV cache that the engine had; None where it does not say how large that was."""
     engine = run.engine
     blocks, size = engine.get("num_gpu_blocks"), engine.get("block_size")
@@ -82,7 +88,10 @@ def simulated_as_measured(run: Run, simulator: Simulator, watch: int = 0) -> Sim
 def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
     """Those that read prompts: how many requests decode beside, and the pieces."""
     steps = (step for step in run.timeline if step.chunks)
-    return [(step.decode_requests, [(c.start, c.end) for c in step.chunks]) for step in steps]
+    return [
+        (step.decode_requests, [(c.start, c.end) for c in step.chunks])
+        for step in steps
+    ]
 
 
 def _with_memory(run: Run, simulator: Simulator, settings: Settings) -> Run:
@@ -90,7 +99,9 @@ def _with_memory(run: Run, simulator: Simulator, settings: Settings) -> Run:
     deployment = replace(simulator.deployment, compiled_before=run.compiled_before)
     requests = tuple(replace(one, arrival_s=0.0) for one in simulator.workload.requests)
     at_once = replace(simulator.workload, requests=requests, concurrency=None)
-    warm_up = simulated_as_measured(run, replace(simulator, workload=at_once), EVERY_STEP)
+    warm_up = simulated_as_measured(
+        run, replace(simulator, workload=at_once), EVERY_STEP
+    )
     memory = deployment.memory(settings, longest=simulator.workload.longest)
     model = deployment.memory_model(settings)
     if warm_up is None or memory is None or model is None:

@@ -50,9 +50,13 @@ class EngineProcess:
 
 
 @contextmanager
-def engine_process(python: str, task: dict[str, Any], log: Path) -> Iterator[EngineProcess]:
+def engine_process(
+    python: str, task: dict[str, Any], log: Path
+) -> Iterator[EngineProcess]:
     """When this context is left, nothing of the engine is left either."""
-    with tempfile.TemporaryFile() as file:  # without a name: it goes with chunkscope, however
+    with (
+        tempfile.TemporaryFile() as file
+    ):  # without a name: it goes with chunkscope, however
         try:
             file.write(json.dumps(task).encode())
             file.seek(0)
@@ -63,7 +67,12 @@ def engine_process(python: str, task: dict[str, Any], log: Path) -> Iterator[Eng
                 f"cannot write {error.filename or tempfile.gettempdir()}: {error.strerror}",
                 hint="choose another place with --output",
             ) from error
-        guard = [sys.executable, "-I", str(INSIDE / "chunkscope_guard.py"), str(log.absolute())]
+        guard = [
+            sys.executable,
+            "-I",
+            str(INSIDE / "chunkscope_guard.py"),
+            str(log.absolute()),
+        ]
         events, write = os.pipe()
         folders = (str(INSIDE), str(PROGRAM.parent), os.environ.get("PYTHONPATH", ""))
         environment = {

@@ -63,7 +63,9 @@ def real_prompts(
     room there is: answers are cut down before it is exceeded.
     """
     if len(workload.requests) > MOST_PROMPTS:
-        raise UsageError(f"--data takes at most {MOST_PROMPTS:,} --requests", hint=RANDOM_INSTEAD)
+        raise UsageError(
+            f"--data takes at most {MOST_PROMPTS:,} --requests", hint=RANDOM_INSTEAD
+        )
     options = _repeatable(profile)
     encoder = Tokenizer(
         tokenizer or options.tokenizer,
@@ -89,12 +91,16 @@ def real_prompts(
     room = max(r.prompt_tokens + r.output_tokens for r in workload.requests)
     rows = nearest([r.prompt_tokens for r in workload.requests], lengths, room=room)
     repeated = len(rows) - len(set(rows))
-    source = PromptSource(datasets=tuple(one.name for one in sources), repeated=repeated)
+    source = PromptSource(
+        datasets=tuple(one.name for one in sources), repeated=repeated
+    )
     prompts = [drawn[row] for row in rows]
     return _with_prompts(workload, prompts, room), prompts, source
 
 
-def _with_prompts(workload: Workload, prompts: Sequence[RealPrompt], room: int) -> Workload:
+def _with_prompts(
+    workload: Workload, prompts: Sequence[RealPrompt], room: int
+) -> Workload:
     """As long as these prompts, which share what they share."""
     packed = [np.array(prompt.ids, "<u4").tobytes() for prompt in prompts]
     sharing = tree_of_prompts(packed, [True] * len(prompts)).sharing()
@@ -109,7 +115,9 @@ def _with_prompts(workload: Workload, prompts: Sequence[RealPrompt], room: int) 
             workload.requests, sharing.lengths, sharing.ends, strict=True
         )
     )
-    return replace(workload, requests=requests, stretches=sharing.stretches, shared_prefix=0)
+    return replace(
+        workload, requests=requests, stretches=sharing.stretches, shared_prefix=0
+    )
 
 
 # -- as the profile was made ---------------------------------------------------------------------
@@ -127,7 +135,9 @@ def _repeatable(profile: Profile) -> AnalyzeOptions:
             hint=f"put it into the tokenizer's folder and analyze again, or {RANDOM_INSTEAD}",
         )
     options = profile.options
-    return replace(options, select=replace(options.select, output_field=None))  # are not sent
+    return replace(
+        options, select=replace(options.select, output_field=None)
+    )  # are not sent
 
 
 def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
@@ -175,8 +185,12 @@ def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
             prompts = selection.extract(chunk, problems)
             rows = zip(prompts.positions, prompts.items, strict=True)
             # A log may have the length of a request alone.
-            texts = [(n, p) for n, p in rows if not isinstance(getattr(p, "prompt", ""), int)]
-            yield Chunk([position for position, _ in texts], [prompt for _, prompt in texts])
+            texts = [
+                (n, p) for n, p in rows if not isinstance(getattr(p, "prompt", ""), int)
+            ]
+            yield Chunk(
+                [position for position, _ in texts], [prompt for _, prompt in texts]
+            )
 
 
 def _encoded(

@@ -78,12 +78,18 @@ class Run:
     engine: dict[str, Any] = field(default_factory=dict)  # what vLLM says it runs with
     workers: tuple[WorkerMemory, ...] = ()
     kv_cache_tokens: int | None = None
-    kv_concurrency: float | None = None  # requests of max_model_len at once, by vLLM's own count
-    compiled_before: bool = False  # and found by vLLM: without it a start takes more memory
+    kv_concurrency: float | None = (
+        None  # requests of max_model_len at once, by vLLM's own count
+    )
+    compiled_before: bool = (
+        False  # and found by vLLM: without it a start takes more memory
+    )
     predicted: Memory | None = None
     predicted_activation_gib: float | None = None  # the peak while these requests run
     predicted_figures: Figures | None = None  # by the simulator, of the same requests
-    predicted_prefix_hit_rate: float | None = None  # the same, with the KV cache that it had
+    predicted_prefix_hit_rate: float | None = (
+        None  # the same, with the KV cache that it had
+    )
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
     distribution: Distribution | None = None
@@ -97,11 +103,15 @@ class Run:
 
     @property
     def activation_peak_gib(self) -> float | None:
-        return max(filter(None, (w.activation_peak_gib for w in self.workers)), default=None)
+        return max(
+            filter(None, (w.activation_peak_gib for w in self.workers)), default=None
+        )
 
     @property
     def device_peak_gib(self) -> float | None:
-        return max(filter(None, (w.device_peak_gib for w in self.workers)), default=None)
+        return max(
+            filter(None, (w.device_peak_gib for w in self.workers)), default=None
+        )
 
     def is_called(self, name: str) -> bool:
         return name in (self.setting, *self.same_as)
@@ -204,4 +214,6 @@ class Verification(Artefact):
         )
 
     def run(self, name: str | None) -> Run | None:
-        return next((run for run in self.runs if name is not None and run.is_called(name)), None)
+        return next(
+            (run for run in self.runs if name is not None and run.is_called(name)), None
+        )

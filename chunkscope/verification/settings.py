@@ -35,14 +35,19 @@ class SettingRow:
     def checked(self, installed: Release, longest: int) -> "SettingRow":
         """`longest`: the tokens of the longest request, which a row must take."""
         context, refused = self.settings.max_model_len, None
-        if self.settings.enable_chunked_prefill is False and installed.rules.off_is_ignored:
+        if (
+            self.settings.enable_chunked_prefill is False
+            and installed.rules.off_is_ignored
+        ):
             refused = note("off_is_ignored", vllm=installed.text)
         elif context is not None and context < longest:
             refused = note("context_too_short", max_model_len=context, longest=longest)
         return replace(self, refused=refused)
 
 
-def rows_of(plan: Plan, against: Sequence[str], also: Sequence[str] = ()) -> list[SettingRow]:
+def rows_of(
+    plan: Plan, against: Sequence[str], also: Sequence[str] = ()
+) -> list[SettingRow]:
     """The plan first: the others are compared with it. Names for the same settings share a row."""
     planned = plan.settings
     common = Settings.of({name: getattr(planned, name) for name in COMMON})
@@ -50,9 +55,15 @@ def rows_of(plan: Plan, against: Sequence[str], also: Sequence[str] = ()) -> lis
     if planned.enable_chunked_prefill is False and OFF in against:
         rows = [replace(rows[0], same_as=(OFF,))]  # the plan is to switch it off
         against = [name for name in against if name != OFF]
-    rows += [SettingRow(name=name, settings=_against(name, plan, common)) for name in against]
-    rows += [SettingRow(name=text, settings=parse_point(text).over(common)) for text in also]
-    merged: dict[Settings, SettingRow] = {}  # a GPU minute is not spent twice on the same settings
+    rows += [
+        SettingRow(name=name, settings=_against(name, plan, common)) for name in against
+    ]
+    rows += [
+        SettingRow(name=text, settings=parse_point(text).over(common)) for text in also
+    ]
+    merged: dict[
+        Settings, SettingRow
+    ] = {}  # a GPU minute is not spent twice on the same settings
     for row in rows:
         twin = merged.setdefault(row.settings, row)
         if row.name not in (twin.name, *twin.same_as):
@@ -78,21 +89,31 @@ def parse_point(text: str) -> Settings:
     >>> parse_point("max-num-seqs=64,kv-cache-dtype=fp8").given()
     {'max_num_seqs': 64, 'kv_cache_dtype': 'fp8'}
     """
-    given, hint = parse_engine_args(text.split(","), option="--also"), f"one of {', '.join(NAMES)}"
+    given, hint = (
+        parse_engine_args(text.split(","), option="--also"),
+        f"one of {', '.join(NAMES)}",
+    )
     if unknown := given.keys() - {*NAMES}:
         raise UsageError(f"--also {text!r}: there is no {min(unknown)}", hint=hint)
     try:
         settings: Settings = built(Settings, given)
     except ValueError as error:
-        name, hint = str(error).rpartition("$.")[2].strip("`"), "such as `max-num-seqs=64`"
-        raise UsageError(f"--also {text!r}: {name} has no such value", hint=hint) from None
+        name, hint = (
+            str(error).rpartition("$.")[2].strip("`"),
+            "such as `max-num-seqs=64`",
+        )
+        raise UsageError(
+            f"--also {text!r}: {name} has no such value", hint=hint
+        ) from None
     for name in settings.given().keys() & set(POSITIVE):
         if given[name] < 1:
             raise UsageError(f"--also {text!r}: {name} must be at least 1")
     return settings
 
 
-def parse_engine_args(texts: Sequence[str], *, option: str = "--engine-arg") -> dict[str, Any]:
+def parse_engine_args(
+    texts: Sequence[str], *, option: str = "--engine-arg"
+) -> dict[str, Any]:
     """Arguments for every engine, as JSON where they are JSON.
 
     >>> parse_engine_args(["dtype=float32", "swap-space=2"])
@@ -100,10 +121,13 @@ def parse_engine_args(texts: Sequence[str], *, option: str = "--engine-arg") -> 
     """
     parsed: dict[str, Any] = {}
     for text in texts:
-        key, _, value = (part.strip() for part in text.strip().lstrip("-").partition("="))
+        key, _, value = (
+            part.strip() for part in text.strip().lstrip("-").partition("=")
+        )
         if not key or not value:
             raise UsageError(
-                f"{option} {text!r} has no value", hint=f"write it as `{option} max-num-seqs=64`"
+                f"{option} {text!r} has no value",
+                hint=f"write it as `{option} max-num-seqs=64`",
             )
         try:
             parsed[key.replace("-", "_")] = json.loads(value)

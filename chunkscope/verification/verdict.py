@@ -21,8 +21,12 @@ from chunkscope.verification.result import (
 )
 from chunkscope.verification.settings import COMMON
 
-TIE_OF_ONE = 0.1  # of a single repeat: one setting took 57.6 and 61.5 s (Llama-3.2-3B, H200)
-NEGLIGIBLE = 0.02  # memory is read once per run, without a spread: less is no difference
+TIE_OF_ONE = (
+    0.1  # of a single repeat: one setting took 57.6 and 61.5 s (Llama-3.2-3B, H200)
+)
+NEGLIGIBLE = (
+    0.02  # memory is read once per run, without a spread: less is no difference
+)
 ASKED_FOR = (
     *("makespan_s", "output_tokens_per_s", "ttft_s.p50", "ttft_s.p95"),
     *("itl_s.p50", "itl_s.p95", "itl_s.p99", "itl_s.max", "e2e_s.p95"),
@@ -82,9 +86,15 @@ def judge(figure: Figure, run: Run, other: Run) -> Outcome:
 
 def worse_figures(run: Run, other: Run) -> list[Figure]:
     """Those that people ask for, where `run` is worse by enough to act."""
-    worse = [BY_KEY[key] for key in ASKED_FOR if judge(BY_KEY[key], run, other) is Outcome.WORSE]
+    worse = [
+        BY_KEY[key]
+        for key in ASKED_FOR
+        if judge(BY_KEY[key], run, other) is Outcome.WORSE
+    ]
     ratios = [(figure, ratio(run, other, figure)) for figure in worse]
-    return [figure for figure, times in ratios if times is None or abs(times - 1) >= WORTH]
+    return [
+        figure for figure, times in ratios if times is None or abs(times - 1) >= WORTH
+    ]
 
 
 # -- the plan ------------------------------------------------------------------------------------
@@ -123,9 +133,13 @@ def judged(v: Verification) -> Verification:
     return replace(v, verdict=verdict)
 
 
-def _best(others: Sequence[Run], plan: Run, default: Run | None, goal: Figure) -> Run | None:
+def _best(
+    others: Sequence[Run], plan: Run, default: Run | None, goal: Figure
+) -> Run | None:
     """The best of what beats the plan; what only ties with vLLM's default gives way to it."""
-    better = [run for run in others if run.ok and (not plan.ok or beats(run, plan, goal))]
+    better = [
+        run for run in others if run.ok and (not plan.ok or beats(run, plan, goal))
+    ]
     best = min(better, key=lambda run: value(run, goal) or 0, default=None)
     if best is None or best is default or default is None or not default.ok:
         return best

@@ -18,14 +18,29 @@ from chunkscope.planning.request import chosen_datasets
 from chunkscope.planning.simulator import draw
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.calibrate import bursts_for, calibration_of, calibration_path
+from chunkscope.verification.calibrate import (
+    bursts_for,
+    calibration_of,
+    calibration_path,
+)
 from chunkscope.verification.endpoint.client import measure_endpoint
 from chunkscope.verification.engine_run import EngineJob, EngineRecord, measure
 from chunkscope.verification.outputs import sample_places, with_outputs_compared
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.prompts import RealPrompt, real_prompts
-from chunkscope.verification.result import EngineKind, PromptSource, Run, Subject, Verification
-from chunkscope.verification.settings import USUALLY, SettingRow, parse_engine_args, rows_of
+from chunkscope.verification.result import (
+    EngineKind,
+    PromptSource,
+    Run,
+    Subject,
+    Verification,
+)
+from chunkscope.verification.settings import (
+    USUALLY,
+    SettingRow,
+    parse_engine_args,
+    rows_of,
+)
 from chunkscope.verification.verdict import judged
 from chunkscope.vllm.check import config_folder, version_in, vllm_python
 from chunkscope.vllm.enums import SendOrder, Task
@@ -81,7 +96,9 @@ class VerifyOptions:
         for name in ("also", "data"):
             object.__setattr__(self, name, several(getattr(self, name)))
         names = (name for text in several(self.against) for name in text.split(","))
-        object.__setattr__(self, "against", tuple(n for n in names if n not in ("", "none")))
+        object.__setattr__(
+            self, "against", tuple(n for n in names if n not in ("", "none"))
+        )
         given = self.engine_args
         given = given if isinstance(given, dict) else parse_engine_args(several(given))
         trusted = {"trust_remote_code": True} if self.trust_remote_code else {}
@@ -182,7 +199,9 @@ def _model_name(plan: Plan, model: str | None) -> str:
 
 
 def _installed(python: str) -> Release:
-    version = version_in(python) if hasattr(os, "killpg") else None  # Windows has no vLLM
+    version = (
+        version_in(python) if hasattr(os, "killpg") else None
+    )  # Windows has no vLLM
     if version is None:
         raise MissingError(
             f"{python} has no vLLM",
@@ -192,13 +211,17 @@ def _installed(python: str) -> Release:
     try:
         return release(version)
     except UsageError as error:
-        raise MissingError(error.message, hint="pip install -U 'chunkscope[verify]'") from None
+        raise MissingError(
+            error.message, hint="pip install -U 'chunkscope[verify]'"
+        ) from None
 
 
 # -- the rows ------------------------------------------------------------------------------------
 
 
-def resumed(new: Verification, old: Verification, rows: Sequence[SettingRow]) -> Verification:
+def resumed(
+    new: Verification, old: Verification, rows: Sequence[SettingRow]
+) -> Verification:
     """With the finished rows of an earlier try. The machine is compared when an engine starts."""
     differs = {
         "model": new.model != old.model,
@@ -213,7 +236,9 @@ def resumed(new: Verification, old: Verification, rows: Sequence[SettingRow]) ->
             hint="use the same options, or leave --resume out to measure everything again",
         )
     # Without a machine no engine ever started: where it was tried is not known.
-    final = {r.setting: r for r in old.runs if r.status.is_final and old.machine is not None}
+    final = {
+        r.setting: r for r in old.runs if r.status.is_final and old.machine is not None
+    }
     runs = [
         replace(run, same_as=row.same_as)
         for row in rows
@@ -238,18 +263,26 @@ def measure_rows(
         if not _is_done(runs.get(row.name), job):
             report.listener.setting(row.name, number, len(rows))
             # One row with bursts is enough: all of them share the model and the GPU.
-            bursts = () if calibrated or any(r.bursts for _, r in measured) else job.bursts
+            bursts = (
+                () if calibrated or any(r.bursts for _, r in measured) else job.bursts
+            )
             next_job = replace(job, machine=verification.machine, bursts=bursts)
             name = "".join(c if c.isalnum() else "-" for c in row.name).strip("-")
-            run, record = measure(row, next_job, folder / f"verify-{name}.log", report.listener)
+            run, record = measure(
+                row, next_job, folder / f"verify-{name}.log", report.listener
+            )
             machine = verification.machine or record.machine
-            run = with_prediction(run, shape, machine, job.workload, job.request, job.entry)
+            run = with_prediction(
+                run, shape, machine, job.workload, job.request, job.entry
+            )
             measured.append((run, record))
             runs[row.name], verification = run, replace(verification, machine=machine)
             if not run.ok:
                 report.on_failure(run, record.log_text)
         ordered = tuple(runs[one.name] for one in rows if one.name in runs)
-        verification = judged(with_outputs_compared(replace(verification, runs=ordered)))
+        verification = judged(
+            with_outputs_compared(replace(verification, runs=ordered))
+        )
         verification.save(report.output)
         calibration = calibration_of(measured, shape, job.workload)
         if calibration is not None and not calibrated:
@@ -351,7 +384,10 @@ def warm_up(
     Fewer will not do: vLLM compiles some kernels when it first meets a step of their size.
     """
     first = enumerate(workload.requests[:WARM_UP_REQUESTS])
-    cut = [(r.prompt_tokens, min(r.output_tokens, WARM_UP_OUTPUT), 0.0, n) for n, r in first]
+    cut = [
+        (r.prompt_tokens, min(r.output_tokens, WARM_UP_OUTPUT), 0.0, n)
+        for n, r in first
+    ]
     lengths = together(chosen_datasets(profile, plan.request.dataset))
     longest = min(lengths.max or 1, _max_model_len(plan) - 1)
     return [(max(longest, 1), 1, 0.0, None), *cut]

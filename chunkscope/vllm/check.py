@@ -33,10 +33,14 @@ def check(there: Deployment, settings: Settings, *, python: str) -> str:
     if there.shape is None:
         raise MissingError("a check needs the model", hint="pass --model to recommend")
     name = there.shape.load_name
-    folder = Path(name) if (Path(name) / "config.json").is_file() else config_folder(name)
+    folder = (
+        Path(name) if (Path(name) / "config.json").is_file() else config_folder(name)
+    )
     full = there.effective(settings).given()
     try:
-        run = _run([python, str(PROGRAM), *command_line({**full, "model": str(folder), **DRY})])
+        run = _run(
+            [python, str(PROGRAM), *command_line({**full, "model": str(folder), **DRY})]
+        )
     except OSError as error:
         raise MissingError(f"cannot run {python}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
@@ -58,7 +62,9 @@ def check(there: Deployment, settings: Settings, *, python: str) -> str:
 
 
 def _run(words: list[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
+    return subprocess.run(  # noqa: S603
+        words, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
 
 
 def config_folder(name: str) -> Path:

@@ -79,9 +79,13 @@ def release(version: str | None = None) -> Release:
             return _assumed("not_installed", dotted(NEWEST))
         if version.startswith(("0.0", "0.1.dev")):  # built from source without a tag
             return _assumed("development", version)
-    match = isinstance(version, str) and re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
+    match = isinstance(version, str) and re.match(
+        r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip()
+    )
     if not match:
-        raise UsageError(f"{version!r} is not a vLLM version", hint='write it like "0.24"')
+        raise UsageError(
+            f"{version!r} is not a vLLM version", hint='write it like "0.24"'
+        )
     parsed = (int(match[1]), int(match[2]), int(match[3] or 0))
     text = version.strip().removeprefix("v")
     if parsed < OLDEST:
@@ -117,7 +121,9 @@ def spelled(name: str) -> str:
 
 def switched(keywords: Mapping[str, Value]) -> dict[str, Value]:
     """Keywords of vLLM's `LLM` class as a command line names them: off is `no_...: True`."""
-    return {f"no_{n}" if v is False else n: v is False or v for n, v in keywords.items()}
+    return {
+        f"no_{n}" if v is False else n: v is False or v for n, v in keywords.items()
+    }
 
 
 def command_line(keywords: Mapping[str, Value]) -> list[str]:
@@ -170,7 +176,9 @@ class ServeFlag:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        return tuple(n if n.startswith("-") else spelled(n) for n in (self.name, *self.also))
+        return tuple(
+            n if n.startswith("-") else spelled(n) for n in (self.name, *self.also)
+        )
 
     def read(self, text: str) -> Any:
         """The value as vLLM's parser makes it of a word; ValueError where it refuses the word."""
@@ -193,7 +201,9 @@ class WordParser(argparse.ArgumentParser):
         raise ValueError(message)
 
 
-def parse_words(words: Sequence[str], version: Version) -> tuple[dict[str, Any], list[str]]:
+def parse_words(
+    words: Sequence[str], version: Version
+) -> tuple[dict[str, Any], list[str]]:
     """What each option is given, as it is written, and the words that this version does not know.
 
     As argparse goes over them: the beginning of a name will do, and later words win. ValueError
@@ -203,7 +213,10 @@ def parse_words(words: Sequence[str], version: Version) -> tuple[dict[str, Any],
     ({'max_num_seqs': '512', 'enforce_eager': False}, ['--foo'])
     """
     # vLLM takes `--max_model_len` for `--max-model-len`; values keep their underscores.
-    dashed = [re.sub(r"^--[^=]*", lambda name: name[0].replace("_", "-"), word) for word in words]
+    dashed = [
+        re.sub(r"^--[^=]*", lambda name: name[0].replace("_", "-"), word)
+        for word in words
+    ]
     given, unknown = _parser(version).parse_known_args(dashed)
     return vars(given), unknown
 
@@ -226,7 +239,12 @@ def why_unknown(word: str, version: Version) -> dict[str, Any]:
     spellings = [name for flag in flags_of(version).values() for name in flag.spellings]
     near = [] if rows else get_close_matches(word.lower(), spellings, n=1, cutoff=0.8)
     alike = [name.lstrip("-") for name in near]
-    return {"version": dotted(version), "since": since, "known": bool(rows), "alike": alike}
+    return {
+        "version": dotted(version),
+        "since": since,
+        "known": bool(rows),
+        "alike": alike,
+    }
 
 
 @cache

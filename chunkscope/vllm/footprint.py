@@ -40,12 +40,18 @@ class Footprint(Shown):
         """One row per part of a GPU's memory."""
         parts = [(line.name, line.gib, line.label) for line in self.memory.lines]
         parts.append(("kv_cache", self.memory.kv_cache_gib, Label.PREDICTED))
-        return frame({"part": name, "gib": gib, "label": label.value} for name, gib, label in parts)
+        return frame(
+            {"part": name, "gib": gib, "label": label.value}
+            for name, gib, label in parts
+        )
 
     @property
     def requests(self) -> dict[int, int]:
         """How many fit at once, by tokens with the answer: up to the longest that vLLM lets in."""
-        lengths = (*(length for length in LENGTHS if length < self.context), self.context)
+        lengths = (
+            *(length for length in LENGTHS if length < self.context),
+            self.context,
+        )
         held = self.deployment.requests_of
         return {length: held(length, self.memory, self.settings) for length in lengths}
 
@@ -64,10 +70,17 @@ class Footprint(Shown):
         )
 
     def to_json(self) -> dict[str, Any]:
-        requests = [{"tokens": tokens, "fit": fit} for tokens, fit in self.requests.items()]
+        requests = [
+            {"tokens": tokens, "fit": fit} for tokens, fit in self.requests.items()
+        ]
         facts = {"refusals": plain(self.refusals), "notes": plain(self.notes)}
-        facts |= {"vllm": self.deployment.release.text, "entry": self.deployment.entry.value}
-        figures = {name: value for name, value in plain(self).items() if name != "deployment"}
+        facts |= {
+            "vllm": self.deployment.release.text,
+            "entry": self.deployment.entry.value,
+        }
+        figures = {
+            name: value for name, value in plain(self).items() if name != "deployment"
+        }
         return {**figures, "requests": requests, "starts": not self.refusals, **facts}
 
 
@@ -117,5 +130,10 @@ def memory(
             hint="set max_model_len",
         )
     return Footprint(
-        shape=shape, gpu=card, deployment=deployment, settings=full, memory=bill, context=context
+        shape=shape,
+        gpu=card,
+        deployment=deployment,
+        settings=full,
+        memory=bill,
+        context=context,
     )

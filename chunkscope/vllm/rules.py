@@ -40,26 +40,42 @@ class Rules:
     """
 
     unchunked_stops_the_queue: bool = _since((0, 12, 0))
-    unchunked_drops_the_threshold: bool = _rule(False, ((0, 11, 1), True), ((0, 12, 0), False))
-    reserves_full_prompt: bool = _since((0, 19, 0))  # a request is admitted when all of it fits
+    unchunked_drops_the_threshold: bool = _rule(
+        False, ((0, 11, 1), True), ((0, 12, 0), False)
+    )
+    reserves_full_prompt: bool = _since(
+        (0, 19, 0)
+    )  # a request is admitted when all of it fits
     blank_blocks_first: bool = _since((0, 24, 0))  # reused before cached ones
     lone_request_is_capped: bool = _rule(True, ((0, 31, 0), False))
-    async_scheduling: bool = _since((0, 14, 0))  # step t + 1 is scheduled before t is done
+    async_scheduling: bool = _since(
+        (0, 14, 0)
+    )  # step t + 1 is scheduled before t is done
     # A group with a window asks for what it holds; only 0.19 reserved as if it kept all.
     window_caps_admission: bool = _rule(True, ((0, 19, 0), False), ((0, 20, 0), True))
     keeps_window_of_running_step: bool = _since((0, 26, 0))
 
-    off_is_ignored: bool = _rule(True, ((0, 11, 1), False))  # chunking cannot be switched off
+    off_is_ignored: bool = _rule(
+        True, ((0, 11, 1), False)
+    )  # chunking cannot be switched off
     gpu_memory_utilization: float = _rule(0.9, ((0, 20, 0), 0.92))
     leaves_volta_out: bool = _since((0, 20, 0))  # its wheels and images are of CUDA 13
-    tries_kernels: bool = _since((0, 11, 1))  # while it compiles (by default from torch 2.9 on)
+    tries_kernels: bool = _since(
+        (0, 11, 1)
+    )  # while it compiles (by default from torch 2.9 on)
     checks_threshold: bool = _since((0, 27, 0))
-    stays_unstretched: bool = _since((0, 11, 1))  # longrope's original context (PR 27431)
+    stays_unstretched: bool = _since(
+        (0, 11, 1)
+    )  # longrope's original context (PR 27431)
     chunks_are_windows: bool = _since((0, 14, 0))  # Llama 4 keeps no more KV (PR 29627)
-    own_kv_cache: bool = _since((0, 15, 0))  # 8 bits if they say so (PRs 30785 and 30141)
+    own_kv_cache: bool = _since(
+        (0, 15, 0)
+    )  # 8 bits if they say so (PRs 30785 and 30141)
     hybrid_refuses_off: bool = _since((0, 26, 0))
     hybrid_caches_prefixes: bool = _since((0, 26, 0))
-    expert_tokens: int | None = _rule(32_768, ((0, 14, 0), 16_384), ((0, 19, 0), None))  # at once
+    expert_tokens: int | None = _rule(
+        32_768, ((0, 14, 0), 16_384), ((0, 19, 0), None)
+    )  # at once
     # Whom the second model runner serves: nobody, a list of architectures, dense models too, all.
     v2_runner: int = _rule(0, ((0, 22, 0), 1), ((0, 28, 0), 2), ((0, 29, 0), 3))
     v1_counts_graphs: bool = _since((0, 20, 0))  # takes their memory off the KV cache
@@ -72,4 +88,6 @@ def rules_at(version: Version) -> Rules:
     >>> rules_at((0, 30, 0)).lone_request_is_capped
     True
     """
-    return Rules(**{x.name: _value(x.metadata["table"], version) for x in fields(Rules)})
+    return Rules(
+        **{x.name: _value(x.metadata["table"], version) for x in fields(Rules)}
+    )

@@ -35,8 +35,12 @@ class Settings:
     def __post_init__(self) -> None:
         for name, kinds in KINDS.items():
             value = getattr(self, name)
-            if type(value) not in kinds and (type(value) is not int or float not in kinds):
-                raise UsageError(f"{name} must be of type {kinds[0].__name__}, not {value!r}")
+            if type(value) not in kinds and (
+                type(value) is not int or float not in kinds
+            ):
+                raise UsageError(
+                    f"{name} must be of type {kinds[0].__name__}, not {value!r}"
+                )
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
@@ -45,7 +49,9 @@ class Settings:
         >>> Settings.of({"max_num_seqs": 8, "dtype": "auto"}).given()
         {'max_num_seqs': 8}
         """
-        return cls(**{name: given[name] for name in NAMES if given.get(name) is not None})
+        return cls(
+            **{name: given[name] for name in NAMES if given.get(name) is not None}
+        )
 
     def given(self) -> dict[str, Value]:
         """What is set, by name."""
@@ -63,7 +69,9 @@ class Settings:
     def changed_from(self, other: "Settings") -> "Settings":
         """What is set here and is not so there."""
         before = other.given()
-        return Settings.of({n: v for n, v in self.given().items() if before.get(n) != v})
+        return Settings.of(
+            {n: v for n, v in self.given().items() if before.get(n) != v}
+        )
 
     @property
     def parallel(self) -> Parallel:
@@ -116,7 +124,11 @@ UNUSUAL = NAMES[-5:]
 
 def check_sizes(settings: Settings, *, checks_threshold: bool) -> None:
     """The sizes with which vLLM would not start; settings are complete."""
-    budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
+    budget, seqs, running = (
+        settings.step_tokens,
+        settings.step_requests,
+        settings.most_running,
+    )
     threshold = settings.long_prefill_token_threshold or 0
     most = (settings.max_model_len if checks_threshold else None) or max(0, threshold)
     if not (budget >= seqs >= running >= 1 and 0 <= threshold <= most):
@@ -142,4 +154,6 @@ class KvPool:
     @property
     def num_blocks(self) -> int:
         """Blocks that can be used: the first is vLLM's null block."""
-        return (self.tokens // self.block_size if self.blocks is None else self.blocks) - 1
+        return (
+            self.tokens // self.block_size if self.blocks is None else self.blocks
+        ) - 1

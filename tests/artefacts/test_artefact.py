@@ -46,7 +46,9 @@ class Basket(Artefact):
         return {"items": len(self.counts)}
 
 
-BASKET = Basket(parts=(Part(name="a", share=3.0), Part()), counts={"apples": 3}, created="today")
+BASKET = Basket(
+    parts=(Part(name="a", share=3.0), Part()), counts={"apples": 3}, created="today"
+)
 
 
 def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
@@ -60,23 +62,41 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
 def test_the_digest_is_that_of_the_content() -> None:
     digest = BASKET.digest()
     assert replace(BASKET, created="later", version="9").digest() == digest
-    assert replace(BASKET, parts=(Part(name="b", share=3), Part())).digest() == digest, "incidental"
+    assert (
+        replace(BASKET, parts=(Part(name="b", share=3), Part())).digest() == digest
+    ), "incidental"
     assert replace(BASKET, counts={"apples": 4}).digest() != digest
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        pytest.param(lambda d: d["counts"].update(apples=4), "", id="a number edited by hand"),
-        pytest.param(lambda d: d["figures"].update(items=4), "", id="a figure edited by hand"),
+        pytest.param(
+            lambda d: d["counts"].update(apples=4), "", id="a number edited by hand"
+        ),
+        pytest.param(
+            lambda d: d["figures"].update(items=4), "", id="a figure edited by hand"
+        ),
         pytest.param(lambda d: d.pop("sha256"), "", id="no checksum"),
-        pytest.param(lambda d: d.update(schema="chunkscope/basket/1"), "", id="an older schema"),
-        pytest.param(lambda d: d.update(schema="plan/7"), "is plan/7, not", id="another artefact"),
+        pytest.param(
+            lambda d: d.update(schema="chunkscope/basket/1"), "", id="an older schema"
+        ),
+        pytest.param(
+            lambda d: d.update(schema="plan/7"), "is plan/7, not", id="another artefact"
+        ),
         pytest.param(lambda d: d.update(schema=None), "", id="no artefact"),
-        *((b"", ""), (b"[]", ""), (b"null", ""), (b"\xff", ""), (b'{"schema": "chunk', "cut off")),
+        *(
+            (b"", ""),
+            (b"[]", ""),
+            (b"null", ""),
+            (b"\xff", ""),
+            (b'{"schema": "chunk', "cut off"),
+        ),
     ],
 )
-def test_a_changed_torn_or_foreign_file_is_refused_by_name(change, said, tmp_path) -> None:
+def test_a_changed_torn_or_foreign_file_is_refused_by_name(
+    change, said, tmp_path
+) -> None:
     document, path = BASKET.to_json(), tmp_path / "basket.json"
     if not isinstance(change, bytes):
         change(document)
@@ -86,7 +106,9 @@ def test_a_changed_torn_or_foreign_file_is_refused_by_name(change, said, tmp_pat
     assert "chunkscope shop" in (raised.value.hint or "")
 
 
-def test_values_of_another_type_are_refused_even_under_a_right_checksum(tmp_path: Path) -> None:
+def test_values_of_another_type_are_refused_even_under_a_right_checksum(
+    tmp_path: Path,
+) -> None:
     Basket(counts={"apples": "many"}).save(tmp_path / "basket.json")  # type: ignore[dict-item]
     with pytest.raises(InputError, match=r"basket\.json.*counts"):
         Basket.load(tmp_path / "basket.json")
@@ -95,15 +117,21 @@ def test_values_of_another_type_are_refused_even_under_a_right_checksum(tmp_path
 # -- made again from the same input ----------------------------------------------------------------
 
 
-def test_making_it_again_changes_no_identity_and_disowns_no_measurement(tmp_path: Path) -> None:
+def test_making_it_again_changes_no_identity_and_disowns_no_measurement(
+    tmp_path: Path,
+) -> None:
     questions = (f"How much is {n} plus {n * n}? " * (1 + n % 7) for n in range(50))
     write_jsonl(tmp_path / "a.jsonl", ({"prompt": question} for question in questions))
-    recommend = partial(command, tmp_path, "recommend", "--model", "qwen2.5-1.5b", "--gpu", "l4")
+    recommend = partial(
+        command, tmp_path, "recommend", "--model", "qwen2.5-1.5b", "--gpu", "l4"
+    )
     gate = partial(command, tmp_path, "gate")
     assert (command(tmp_path, "analyze", "a.jsonl").code, recommend().code) == (0, 0)
     file, plan_file = tmp_path / "reports/profile.json", tmp_path / "reports/plan.json"
     profile, plan = Profile.load(file), Plan.load(plan_file)
-    verification(run("plan"), plan_digest=plan.digest()).save(tmp_path / "reports/verify.json")
+    verification(run("plan"), plan_digest=plan.digest()).save(
+        tmp_path / "reports/verify.json"
+    )
     assert (gate("--init").code, gate().code) == (0, 0)
     assert "verification = true" in (tmp_path / "chunkscope.toml").read_text()
     assert command(tmp_path, "analyze", "./a.jsonl", "--no-cache").code == 0
@@ -123,12 +151,16 @@ KINDS: dict[str, type[Artefact]] = {
     kind.schema: kind for kind in (Profile, Plan, Verification, Calibration)
 }
 # Those of a newcomer, who tries the commands here, stand beside these folders.
-COMMITTED = sorted({*REPORTS.glob("*/**/*.json")} - {*REPORTS.glob("example/lm_eval/*")})
+COMMITTED = sorted(
+    {*REPORTS.glob("*/**/*.json")} - {*REPORTS.glob("example/lm_eval/*")}
+)
 PLANS = [path for path in COMMITTED if path.name == "plan.json"]
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda p: str(p.relative_to(REPORTS)))
-def test_a_committed_artefact_is_written_as_it_was_read(path: Path, tmp_path: Path) -> None:
+def test_a_committed_artefact_is_written_as_it_was_read(
+    path: Path, tmp_path: Path
+) -> None:
     data = path.read_bytes()
     artefact = KINDS[orjson.loads(data)["schema"]].load(path)
     assert artefact.save(tmp_path / "again.json") == data
@@ -159,8 +191,13 @@ def test_the_example_profile_is_the_sample_datas_and_shows_all_three_modes() -> 
 
 def test_the_example_plan_follows_from_the_example_profile() -> None:
     profile = chunkscope.Profile.load(EXAMPLE / "profile.json")
-    plan = chunkscope.recommend(profile, model="llama-3.1-8b", gpu="h200", vllm_version="0.32.0")
-    assert chunkscope.Plan.load(EXAMPLE / "plan.json").settings.given() == plan.settings.given()
+    plan = chunkscope.recommend(
+        profile, model="llama-3.1-8b", gpu="h200", vllm_version="0.32.0"
+    )
+    assert (
+        chunkscope.Plan.load(EXAMPLE / "plan.json").settings.given()
+        == plan.settings.given()
+    )
 
 
 @pytest.mark.parametrize(("folder", "picture"), [(EXAMPLE, EXAMPLE), (MEASURED, H200)])

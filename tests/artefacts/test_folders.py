@@ -10,7 +10,12 @@ from xxhash import xxh3_128_hexdigest
 
 from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.errors import InputError
-from chunkscope.tokenizers.cache import cache_file, file_digest, prune_cache, read_cached
+from chunkscope.tokenizers.cache import (
+    cache_file,
+    file_digest,
+    prune_cache,
+    read_cached,
+)
 
 
 def test_a_place_that_cannot_be_written_or_is_not_there_is_replaced_for_this_run(
@@ -31,7 +36,9 @@ def test_a_place_that_cannot_be_written_or_is_not_there_is_replaced_for_this_run
     assert cache_folder().is_dir()
 
 
-def test_a_new_cache_is_for_its_owner_alone_whoever_its_parents_belong_to(tmp_path, monkeypatch):
+def test_a_new_cache_is_for_its_owner_alone_whoever_its_parents_belong_to(
+    tmp_path, monkeypatch
+):
     tmp_path.chmod(0o1777)
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "a" / "new"))
     before = os.umask(0)
@@ -41,8 +48,12 @@ def test_a_new_cache_is_for_its_owner_alone_whoever_its_parents_belong_to(tmp_pa
         os.umask(before)
 
 
-@pytest.mark.parametrize("mode", [0o757, 0o775, None], ids=["all", "the group", "its owner"])
-def test_a_cache_that_others_could_have_written_is_not_used(tmp_path, monkeypatch, mode) -> None:
+@pytest.mark.parametrize(
+    "mode", [0o757, 0o775, None], ids=["all", "the group", "its owner"]
+)
+def test_a_cache_that_others_could_have_written_is_not_used(
+    tmp_path, monkeypatch, mode
+) -> None:
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path))
     tmp_path.chmod(mode or 0o755)
     if mode is None and os.geteuid() != 0:
@@ -51,7 +62,9 @@ def test_a_cache_that_others_could_have_written_is_not_used(tmp_path, monkeypatc
     assert cache_folder() != tmp_path
 
 
-def test_the_cache_forgets_what_nobody_used_for_thirty_days(tmp_path, monkeypatch) -> None:
+def test_the_cache_forgets_what_nobody_used_for_thirty_days(
+    tmp_path, monkeypatch
+) -> None:
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     days = {"new": 0, "young": 29, "used": 31, "old": 31}
     for name, age in days.items():
@@ -63,9 +76,13 @@ def test_the_cache_forgets_what_nobody_used_for_thirty_days(tmp_path, monkeypatc
     assert left == {"new": b"new", "young": b"young", "used": b"used", "old": b""}
 
 
-def test_the_digest_of_a_folder_is_that_of_its_files_and_their_names(tmp_path: Path) -> None:
+def test_the_digest_of_a_folder_is_that_of_its_files_and_their_names(
+    tmp_path: Path,
+) -> None:
     digests = set()
-    for n, files in enumerate(({"a": "x", "b": "y"}, {"b": "y", "a": "x"}, {"a": "x", "b/c": "y"})):
+    for n, files in enumerate(
+        ({"a": "x", "b": "y"}, {"b": "y", "a": "x"}, {"a": "x", "b/c": "y"})
+    ):
         for name, text in files.items():
             write_atomically(tmp_path / str(n) / name, text.encode())
         digests.add(file_digest(tmp_path / str(n)))

@@ -84,5 +84,9 @@ def test_percentiles_of_counted_values_are_those_of_all_of_them(counted):
 
 def test_a_run_is_a_row_of_the_figures_it_has():
     row = figures_row(build.run("plan", 10.0, outputs=None))
-    assert (row["makespan_s"], row["ttft_s.p95"], row["activation_peak_gib"]) == (10.0, 2.0, 0.5)
+    assert (row["makespan_s"], row["ttft_s.p95"], row["activation_peak_gib"]) == (
+        10.0,
+        2.0,
+        0.5,
+    )
     assert "outputs.equal" not in row

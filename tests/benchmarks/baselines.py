@@ -42,7 +42,9 @@ def chats(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
     return _mapped("parquet", path, tokenizer_dir, _count_chats, field)
 
 
-def _mapped(kind: str, path: Path, tokenizer_dir: Path, count: Any, field: str) -> Lengths:
+def _mapped(
+    kind: str, path: Path, tokenizer_dir: Path, count: Any, field: str
+) -> Lengths:
     import numpy as np
     from datasets import load_dataset
     from transformers import AutoTokenizer
@@ -60,7 +62,9 @@ def _mapped(kind: str, path: Path, tokenizer_dir: Path, count: Any, field: str) 
             remove_columns=data.column_names,
             fn_kwargs={"field": field},
         )
-        lengths: list[int] = np.asarray(counted.with_format("numpy")["tokens"][:]).tolist()
+        lengths: list[int] = np.asarray(
+            counted.with_format("numpy")["tokens"][:]
+        ).tolist()
     return lengths
 
 
@@ -70,7 +74,9 @@ _tokenizer: Any = None
 
 
 def _count(batch: dict[str, list[str]], field: str) -> dict[str, list[int]]:
-    ids = _tokenizer(batch[field], add_special_tokens=False, return_attention_mask=False)
+    ids = _tokenizer(
+        batch[field], add_special_tokens=False, return_attention_mask=False
+    )
     return {"tokens": [len(row) for row in ids["input_ids"]]}
 
 
@@ -88,7 +94,9 @@ def fast(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     for texts in _batches(path, field):
-        yield from map(len, tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+        yield from map(
+            len, tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        )
 
 
 def with_gigatoken(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
@@ -111,7 +119,9 @@ def _batches(path: Path, field: str) -> Iterator[list[str]]:
             yield batch
         return
     with path.open("rb") as lines:
-        while batch := [orjson.loads(line)[field] for line in islice(lines, BATCH_ROWS)]:
+        while batch := [
+            orjson.loads(line)[field] for line in islice(lines, BATCH_ROWS)
+        ]:
             yield batch
 
 

@@ -76,19 +76,29 @@ class Run:
 
 def run(command: Sequence[str], **variables: str) -> Run:
     """Run one command, offline, to its end; stop the benchmark if it fails."""
-    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    offline = {
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "PYTHONPATH": str(ROOT),
+    }
     # An installed package has its bytecode; a checkout must be allowed to keep it too.
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.perf_counter()
         process = subprocess.Popen(
-            command, stdout=out, stderr=err, env={**inherited, **offline, **variables}, cwd=ROOT
+            command,
+            stdout=out,
+            stderr=err,
+            env={**inherited, **offline, **variables},
+            cwd=ROOT,
         )
         _, status, used = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - started
         if status:
             err.seek(0)
-            raise SystemExit(f"failed: {' '.join(command)}\n\n{err.read().decode()[-3000:]}")
+            raise SystemExit(
+                f"failed: {' '.join(command)}\n\n{err.read().decode()[-3000:]}"
+            )
         out.seek(0)
         return Run(
             wall_s=wall_s,
@@ -119,7 +129,9 @@ class Commands:
         command += ["--tokenizer", str(self.tokenizer)] if self.tokenizer else []
         command += ["--json", "--output", str(self.work / "profile.json"), "--no-cache"]
         config = self.work / "chunkscope.toml"
-        config.write_text("[analyze]\n" + "".join(f"{line}\n" for line in self.case.flags))
+        config.write_text(
+            "[analyze]\n" + "".join(f"{line}\n" for line in self.case.flags)
+        )
         cache = str(self.work / "cache")
         done = run(command, CHUNKSCOPE_CACHE_DIR=cache, CHUNKSCOPE_CONFIG=str(config))
         tokens = json.loads(done.stdout)["figures"]["overall"]["tokens"]
@@ -148,11 +160,17 @@ class Commands:
 def measure(case: Case, tokenizer: str, options: argparse.Namespace) -> str:
     """A row of the table."""
     wanted = (case.corpus or case.name, options.shared, options.work)
-    with ProcessPoolExecutor(1) as apart:  # for a command begins with the peak of this process
+    with ProcessPoolExecutor(
+        1
+    ) as apart:  # for a command begins with the peak of this process
         corpus = apart.submit(corpora.corpus_of, *wanted).result()
     known = options.shared / "tokenizers" / tokenizer if tokenizer else None
     commands = Commands(
-        case=case, corpus=corpus, tokenizer=known, work=options.work, peers_python=options.peers
+        case=case,
+        corpus=corpus,
+        tokenizer=known,
+        work=options.work,
+        peers_python=options.peers,
     )
     peers = [name for name in case.peers if options.peers or name not in OF_THEIR_OWN]
     commands.forget()
@@ -195,17 +213,23 @@ def unseen(path: Path, work: Path) -> Iterator[Path]:
 
 def main() -> None:
     names = ",".join(case.name for case in CASES)
-    parser = argparse.ArgumentParser(description="Time whole chunkscope commands, as ratios.")
+    parser = argparse.ArgumentParser(
+        description="Time whole chunkscope commands, as ratios."
+    )
     parser.add_argument("--cases", default=names, help=f"default {names}")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--peers", type=Path, help="the Python of an environment with other peers")
+    parser.add_argument(
+        "--peers", type=Path, help="the Python of an environment with other peers"
+    )
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument(
         "--work", type=Path, default=Path(tempfile.gettempdir()) / "chunkscope-bench"
     )
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    print("| case | tokenizer | MB | wall / CPU s | peak GB | peers | wall ratio | target |")
+    print(
+        "| case | tokenizer | MB | wall / CPU s | peak GB | peers | wall ratio | target |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for case in (case for case in CASES if case.name in options.cases.split(",")):
         for tokenizer in case.tokenizers:

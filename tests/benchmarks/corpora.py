@@ -53,7 +53,9 @@ def corpus_of(name: str, shared: Path, work: Path) -> Corpus:
         partial = path.with_suffix(".partial")
         with partial.open("w", encoding="utf-8") as out:
             for number, row in enumerate(rows):
-                out.write(json.dumps({"id": number, "text": row}, ensure_ascii=False) + "\n")
+                out.write(
+                    json.dumps({"id": number, "text": row}, ensure_ascii=False) + "\n"
+                )
         partial.replace(path)
     return Corpus(path=path, field="text")
 
@@ -63,7 +65,9 @@ def _small_files(data: Path, folder: Path) -> Path:
         folder.mkdir(parents=True)
         chance, rows = random.Random(SEED), _json_lines(data / "gsm8k" / "train.jsonl")
         for number in range(2_000):
-            (folder / f"{number:04}.json").write_text(json.dumps(chance.sample(rows, 3)))
+            (folder / f"{number:04}.json").write_text(
+                json.dumps(chance.sample(rows, 3))
+            )
     return folder
 
 
@@ -109,21 +113,31 @@ def mmlu(data: Path) -> Iterator[str]:
 
 
 def _question(row: dict[str, str]) -> str:
-    choices = "".join(f"\n{letter}. {row[f'choice{i}']}" for i, letter in enumerate("ABCD"))
+    choices = "".join(
+        f"\n{letter}. {row[f'choice{i}']}" for i, letter in enumerate("ABCD")
+    )
     return f"{row['question']}{choices}\nAnswer:"
 
 
 def gsm8k(data: Path) -> Iterator[str]:
-    train, test = (_json_lines(data / "gsm8k" / f"{part}.jsonl") for part in ("train", "test"))
+    train, test = (
+        _json_lines(data / "gsm8k" / f"{part}.jsonl") for part in ("train", "test")
+    )
     shots = random.Random(SEED).sample(train, 8)
-    head = "".join(f"Question: {shot['question']}\nAnswer: {shot['answer']}\n\n" for shot in shots)
+    head = "".join(
+        f"Question: {shot['question']}\nAnswer: {shot['answer']}\n\n" for shot in shots
+    )
     yield from (f"{head}Question: {row['question']}\nAnswer:" for row in test)
 
 
 def bbh(data: Path) -> Iterator[str]:
     for task in sorted((data / "bbh" / "bbh").glob("*.json")):
-        prompt = (data / "bbh" / "cot-prompts" / f"{task.stem}.txt").read_text(encoding="utf-8")
-        head = prompt.split("-----\n", 1)[1].rstrip("\n")  # without the line for crawlers
+        prompt = (data / "bbh" / "cot-prompts" / f"{task.stem}.txt").read_text(
+            encoding="utf-8"
+        )
+        head = prompt.split("-----\n", 1)[1].rstrip(
+            "\n"
+        )  # without the line for crawlers
         for example in json.loads(task.read_bytes())["examples"]:
             yield f"{head}\n\nQ: {example['input']}\nA: Let's think step by step."
 
@@ -144,9 +158,15 @@ def _json_lines(path: Path) -> list[dict[str, str]]:
 def _unique(size: int) -> list[str]:
     """Rows of this machine's sources and documents; where they run out, the same turned round."""
     chance, seen = random.Random(SEED), set[bytes]()
-    roots = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "/usr/share/doc")
+    roots = (
+        sysconfig.get_path("stdlib"),
+        sysconfig.get_path("purelib"),
+        "/usr/share/doc",
+    )
     suffixes = {".py", ".pyi", ".md", ".rst", ".txt", ".h", ".c", ".js"}
-    files = sorted({p for root in roots for p in Path(root).rglob("*") if p.suffix in suffixes})
+    files = sorted(
+        {p for root in roots for p in Path(root).rglob("*") if p.suffix in suffixes}
+    )
     chance.shuffle(files)
     rows: list[str] = []
     total = 0
@@ -156,7 +176,9 @@ def _unique(size: int) -> list[str]:
         if total >= size:
             break
     first = len(rows)
-    while total < size:  # each begins elsewhere, so that no two prompts share a beginning
+    while (
+        total < size
+    ):  # each begins elsewhere, so that no two prompts share a beginning
         row = rows[len(rows) % first]
         cut = chance.randrange(len(row))
         rows.append(row[cut:] + row[:cut])
@@ -165,7 +187,9 @@ def _unique(size: int) -> list[str]:
     return rows
 
 
-def _rows(files: Iterable[Path], seen: set[bytes], chance: random.Random) -> Iterator[str]:
+def _rows(
+    files: Iterable[Path], seen: set[bytes], chance: random.Random
+) -> Iterator[str]:
     for path in files:
         text, start = _read(path), 0
         while start < len(text):

@@ -23,7 +23,9 @@ def _configs() -> dict[str, dict[str, Any]]:
     """The built-in table's, and kinds.json's: shapes of published models, from memory as those are
     (deepseek-v3-small and -medium: built as DeepSeek-V3, smaller). They say what they are like."""
     configs = {name: dict(model.config) for name, model in MODELS.items()}
-    for name, own in json.loads(Path(__file__).with_suffix(".json").read_bytes()).items():
+    for name, own in json.loads(
+        Path(__file__).with_suffix(".json").read_bytes()
+    ).items():
         base = configs.get(own.pop("like", ""), {})
         configs[name] = {**base.get("text_config", base), **own}
     return configs

@@ -28,7 +28,13 @@ from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.verification.predicting import EVERY_STEP, prompt_steps
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
-from tests.benchmarks.kinds import context_of, is_even, requests_of, settings_of, shape_of
+from tests.benchmarks.kinds import (
+    context_of,
+    is_even,
+    requests_of,
+    settings_of,
+    shape_of,
+)
 from tests.h200 import spaced
 
 FOLDER = Path(__file__).parents[2] / "reports" / "h200" / "kinds"
@@ -55,7 +61,14 @@ LIMITS = {
     "ttft_p95_s": 0.10,
     "itl_p50_s": 0.10,
 }
-TITLES = ("KV tokens", "activation GiB", "makespan s", "TTFT p50", "TTFT p95", "gap p50")
+TITLES = (
+    "KV tokens",
+    "activation GiB",
+    "makespan s",
+    "TTFT p50",
+    "TTFT p95",
+    "gap p50",
+)
 Row = dict[str, Any]
 
 
@@ -101,13 +114,24 @@ def on_host(step: StepModel, host: Mapping[str, Any]) -> StepModel:
 
 
 def predicted(
-    model: str, budget: int, *, eager: bool, even: bool, host: Mapping[str, Any] | None = None
+    model: str,
+    budget: int,
+    *,
+    eager: bool,
+    even: bool,
+    host: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
     """Memory and times of the workload of kinds.py."""
     shape, gpu = shape_of(model), find_gpu("h200")
-    there = Deployment(shape=shape, gpu=gpu, release=release("0.24"), cuda_graphs=not eager)
+    there = Deployment(
+        shape=shape, gpu=gpu, release=release("0.24"), cuda_graphs=not eager
+    )
     settings = there.effective(settings_of(model, budget))
-    memory, account, step = there.memory(settings), there.memory_model(), step_model(shape, gpu)
+    memory, account, step = (
+        there.memory(settings),
+        there.memory_model(),
+        step_model(shape, gpu),
+    )
     if model in ROUTED_ALIKE and not even:
         step = routed_alike(step, shape)
     if host:
@@ -121,7 +145,14 @@ def predicted(
     )
     peak = account.running_peak_gib(prompt_steps(run), running=run.most_running)
     ttft, gap = run.figures.ttft_s, run.figures.itl_s
-    values = (memory.kv_cache_tokens, peak, run.figures.makespan_s, ttft.p50, ttft.p95, gap.p50)
+    values = (
+        memory.kv_cache_tokens,
+        peak,
+        run.figures.makespan_s,
+        ttft.p50,
+        ttft.p95,
+        gap.p50,
+    )
     return dict(zip(LIMITS, values, strict=True))
 
 
@@ -137,8 +168,12 @@ def errors(row: Row) -> dict[str, float]:
     """By figure, how far the prediction is from what was measured."""
     figures = measured(row)
     even, host = row.get("even", False), row.get("host")
-    values = predicted(row["model"], row["budget"], eager=row["eager"], even=even, host=host)
-    return {name: values[name] / figures[name] - 1 for name in LIMITS if figures.get(name)}
+    values = predicted(
+        row["model"], row["budget"], eager=row["eager"], even=even, host=host
+    )
+    return {
+        name: values[name] / figures[name] - 1 for name in LIMITS if figures.get(name)
+    }
 
 
 def rows(file: Path) -> list[Row]:
@@ -161,7 +196,8 @@ def table(file: Path) -> Iterator[str]:
     for row in rows(file):
         figures, off = measured(row), errors(row)
         cells = [
-            f"{_shown(key, figures[key])} ({off[key]:+.1%})" if key in off else "" for key in LIMITS
+            f"{_shown(key, figures[key])} ({off[key]:+.1%})" if key in off else ""
+            for key in LIMITS
         ]
         name, budget = key_of(row)
         yield spaced(f"| {name} | {budget:,} | {' | '.join(cells)} |")
@@ -178,7 +214,12 @@ def main() -> None:
     for word in sys.argv[1:] or map(str, (FIT, HELD_OUT)):
         model, _, budget = word.partition(":")
         if budget:
-            line = {"model": model, "budget": int(budget), "eager": False, "even": is_even(model)}
+            line = {
+                "model": model,
+                "budget": int(budget),
+                "eager": False,
+                "even": is_even(model),
+            }
             line |= predicted(**line, host=host)
             print(json.dumps({**line, "host": host} if host else line))
         elif model.endswith(".jsonl"):

@@ -25,17 +25,32 @@ from chunkscope.verification.settings import SettingRow, parse_engine_args
 from chunkscope.verification.verify import ALWAYS, DUMMY
 from chunkscope.vllm.check import vllm_python
 from chunkscope.vllm.enums import Entry, Task
-from tests.benchmarks.kinds import config_of, context_of, is_even, requests_of, settings_of
+from tests.benchmarks.kinds import (
+    config_of,
+    context_of,
+    is_even,
+    requests_of,
+    settings_of,
+)
 
 
-def measured(model: str, budget: int, folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
+def measured(
+    model: str, budget: int, folder: Path, arguments: dict[str, Any]
+) -> dict[str, Any]:
     """The row's line; what it was made from goes into `folder`."""
     # Compiling DeepGEMM's kernels before the first request takes ten minutes.
     os.environ["VLLM_DEEP_GEMM_WARMUP"] = "skip"
     config, context, even = config_of(model), context_of(model), is_even(model)
     # Each token draws its experts, as those of a trained model are chosen: nearly evenly.
-    os.environ["VLLM_MOE_ROUTING_SIMULATION_STRATEGY"] = "uniform_random" if even else ""
-    engine = {**ALWAYS, "load_format": DUMMY, "dtype": config["torch_dtype"], **arguments}
+    os.environ["VLLM_MOE_ROUTING_SIMULATION_STRATEGY"] = (
+        "uniform_random" if even else ""
+    )
+    engine = {
+        **ALWAYS,
+        "load_format": DUMMY,
+        "dtype": config["torch_dtype"],
+        **arguments,
+    }
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "config.json").write_text(json.dumps(config))
         job = EngineJob(
@@ -43,7 +58,10 @@ def measured(model: str, budget: int, folder: Path, arguments: dict[str, Any]) -
             engine={"model": place, **engine},
             entry=Entry.SERVE,
             workload=Workload(
-                requests=requests_of(context), seed=0, arrivals=BATCH, task=Task.GENERATE
+                requests=requests_of(context),
+                seed=0,
+                arrivals=BATCH,
+                task=Task.GENERATE,
             ),
             warm_up=[(64, 8, 0.0, None)] * 2,
             repeats=2,
@@ -66,7 +84,11 @@ def measured(model: str, budget: int, folder: Path, arguments: dict[str, Any]) -
 
 def _figures(figures: Figures) -> dict[str, float]:
     spreads = {"ttft": figures.ttft_s, "itl": figures.itl_s}
-    parts = {f"{name}_p{p}_s": getattr(s, f"p{p}") for name, s in spreads.items() for p in (50, 95)}
+    parts = {
+        f"{name}_p{p}_s": getattr(s, f"p{p}")
+        for name, s in spreads.items()
+        for p in (50, 95)
+    }
     return {"makespan_s": figures.makespan_s, **parts}
 
 
@@ -74,12 +96,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path)
     parser.add_argument("rows", nargs="+", metavar="MODEL:BUDGET")
-    parser.add_argument("--engine-arg", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--engine-arg", action="append", default=[], metavar="NAME=VALUE"
+    )
     options = parser.parse_args()
     for row in options.rows:
         model, _, budget = row.partition(":")
         arguments = parse_engine_args(options.engine_arg)
-        line = json.dumps(measured(model, int(budget), options.output / "raw", arguments))
+        line = json.dumps(
+            measured(model, int(budget), options.output / "raw", arguments)
+        )
         with (options.output / "rows.jsonl").open("a") as file:
             print(line, file=file)
         print(line, flush=True)

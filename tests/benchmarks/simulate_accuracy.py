@@ -29,7 +29,9 @@ from tests.h200 import FOLDER, spaced
 
 FIT = ("mixed",)
 LIMITS = {"makespan": 0.05, "TTFT p50": 0.10, "TTFT p95": 0.10, "gap p50": 0.10}
-SPREADS = dict(zip(LIMITS, ("makespan_s", "ttft_s.p50", "ttft_s.p95", "itl_s.p50"), strict=True))
+SPREADS = dict(
+    zip(LIMITS, ("makespan_s", "ttft_s.p50", "ttft_s.p95", "itl_s.p50"), strict=True)
+)
 ROOFLINE_LIMIT = 0.25
 Errors = dict[str, float]
 
@@ -72,7 +74,9 @@ def cases(root: Path) -> dict[str, list[Case]]:
 
 
 @cache
-def simulated(case: Case, setting: str, step: StepModel, *, watch: int = 0) -> SimulatedRun:
+def simulated(
+    case: Case, setting: str, step: StepModel, *, watch: int = 0
+) -> SimulatedRun:
     """The same requests under the settings that the engine said it ran with."""
     engine, workload = case.verification.run(setting).engine, case.verification.workload
     blocks, size = engine["num_gpu_blocks"], engine["block_size"]
@@ -108,8 +112,12 @@ def target(case: Case) -> CostTarget:
     return CostTarget(shape=find_model(case.model), gpu=gpu, vllm=case.calibration.vllm)
 
 
-def fitted(group: Iterable[Case], names: Sequence[str], to: Case | None = None) -> CostModel:
-    calibration = together([case.calibration for case in group if case.workload in names])
+def fitted(
+    group: Iterable[Case], names: Sequence[str], to: Case | None = None
+) -> CostModel:
+    calibration = together(
+        [case.calibration for case in group if case.workload in names]
+    )
     return cost_model(target(to) if to else None, calibration)
 
 
@@ -135,12 +143,18 @@ def main_table(groups: dict[str, list[Case]]) -> Iterator[str]:
                 rough.append(roofline)
                 yield _row(case, run, found, roofline, is_fitted=case.workload in FIT)
     found, roofline = worst(held_out), worst(rough)["makespan"]
-    cells = [*(f"**{_percent(found[name])}**" for name in LIMITS), f"**{_percent(roofline)}**"]
+    cells = [
+        *(f"**{_percent(found[name])}**" for name in LIMITS),
+        f"**{_percent(roofline)}**",
+    ]
     yield f"| **worst, held out** | {len(held_out)} runs | {' | '.join(cells)} |"
     limits = [*(f"{limit:.0%}" for limit in LIMITS.values()), f"{ROOFLINE_LIMIT:.0%}"]
     yield spaced(f"| target | | {' | '.join(limits)} |")
     within = [
-        *(_within([e[name] for e in held_out], limit) for name, limit in LIMITS.items()),
+        *(
+            _within([e[name] for e in held_out], limit)
+            for name, limit in LIMITS.items()
+        ),
         _within([e["makespan"] for e in rough], ROOFLINE_LIMIT),
     ]
     yield f"| runs within it | | {' | '.join(within)} |"
@@ -148,7 +162,9 @@ def main_table(groups: dict[str, list[Case]]) -> Iterator[str]:
 
 def _row(case: Case, run: Run, found: Errors, rough: Errors, *, is_fitted: bool) -> str:
     setting = run.setting.replace("max-num-batched-tokens=", "")
-    cells = [f"{_percent(found[name])} ({_spread(run, SPREADS[name])})" for name in LIMITS]
+    cells = [
+        f"{_percent(found[name])} ({_spread(run, SPREADS[name])})" for name in LIMITS
+    ]
     note = " *(fitted on)*" if is_fitted else ""
     cells.append(_percent(rough["makespan"]))
     return f"| {case.folder.name}{note} | {setting} | {' | '.join(cells)} |"
@@ -161,18 +177,25 @@ def other_fits(groups: dict[str, list[Case]]) -> Iterator[str]:
         names = [case.workload for case in group]
         for left_out in names:
             used = [name for name in names if name != left_out]
-            yield _other(f"{model} {' + '.join(used)}", group, fitted(group, used), [left_out])
+            yield _other(
+                f"{model} {' + '.join(used)}", group, fitted(group, used), [left_out]
+            )
         for alone in names:
             rest = [name for name in names if name != alone]
             yield _other(f"{model} {alone}", group, fitted(group, [alone]), rest)
     for model, group in groups.items():
         for other, there in groups.items():
             if other != model:
-                cost, name = fitted(group, FIT, there[0]), f"{model} {' + '.join(FIT)}, its host"
+                cost, name = (
+                    fitted(group, FIT, there[0]),
+                    f"{model} {' + '.join(FIT)}, its host",
+                )
                 yield _other(name, there, cost, [case.workload for case in there])
 
 
-def _other(name: str, group: Iterable[Case], cost: CostModel, tried: Sequence[str]) -> str:
+def _other(
+    name: str, group: Iterable[Case], cost: CostModel, tried: Sequence[str]
+) -> str:
     chosen = [case for case in group if case.workload in tried]
     found = worst(errors(case, run, cost) for case in chosen for run in case.runs)
     cells = [_percent(found[limit]) for limit in LIMITS]

@@ -87,12 +87,16 @@ def analyze_apart(
     """The same in a process of its own."""
     how |= {"cwd": place, "env": environment(**(env or {})), "timeout": PATIENCE_S}
     done = subprocess.run(command(*words), capture_output=True, check=False, **how)
-    return Run(done.returncode, done.stdout.decode(), done.stderr.decode(), written(place))
+    return Run(
+        done.returncode, done.stdout.decode(), done.stderr.decode(), written(place)
+    )
 
 
 def write_jsonl(path: Path, records: Iterable[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8"
+    )
     return path
 
 

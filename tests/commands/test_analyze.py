@@ -13,8 +13,18 @@ from chunkscope.commands.api import tokenizer_of
 from tests.commands.helpers import analyze, chunkscope, prompts, write_jsonl
 
 ROWS = [
-    {"prompt": "one two three", "context": "a b", "answer": "yes it is", "turns": ["x", "y z"]},
-    {"prompt": "four five six seven", "context": "c", "answer": "no", "turns": ["p", "q"]},
+    {
+        "prompt": "one two three",
+        "context": "a b",
+        "answer": "yes it is",
+        "turns": ["x", "y z"],
+    },
+    {
+        "prompt": "four five six seven",
+        "context": "c",
+        "answer": "no",
+        "turns": ["p", "q"],
+    },
 ]
 
 
@@ -36,24 +46,38 @@ def test_python_gives_the_same_profile_as_the_command(place) -> None:
 
 
 def test_bad_rows_come_in_order_and_a_file_that_failed_with_its_hint(place) -> None:
-    (place / "bad.jsonl").write_text('{"prompt": "a"}\n{"prompt": 3}\n{"pro\n{"prompt": "b"}\n{}\n')
+    (place / "bad.jsonl").write_text(
+        '{"prompt": "a"}\n{"prompt": 3}\n{"pro\n{"prompt": "b"}\n{}\n'
+    )
     (place / "cut.json").write_text('[{"prompt": "a"}, {"pro')
     (place / "broken.parquet").write_bytes(os.urandom(500))
     run = analyze(place, ".")
     bad, broken, cut, data = profile(place).datasets
     assert (run.code, bad.rows, data.rows) == (3, 2, 2)  # none takes the others with it
-    assert f"error: broken: cannot read broken.parquet: {broken.failure.values['why']}" in run.err
+    assert (
+        f"error: broken: cannot read broken.parquet: {broken.failure.values['why']}"
+        in run.err
+    )
     assert [row.position for row in bad.bad_rows] == [2, 3, 5]
     assert f"error: cut: {cut.failure.values['path']} is not " in run.err
     assert run.err.endswith("; next: fix what failed, run it again\n")
     nothing = analyze(place, "data.jsonl", "--field", "nothing")
-    assert (nothing.code, nothing.written) == (3, run.written)  # what was there is not lost
+    assert (nothing.code, nothing.written) == (
+        3,
+        run.written,
+    )  # what was there is not lost
 
 
 def test_a_reason_is_told_once(place) -> None:
     (place / "bad.jsonl").write_text('{"prompt": "a"}\n' + '{"prompt": 3}\n' * 9)
-    (line,) = (line for line in analyze(place, "bad.jsonl").err.splitlines() if "bad row:" in line)
-    assert line.startswith('bad row: bad.jsonl line 2, 3, 4, ...: field "prompt" is a number')
+    (line,) = (
+        line
+        for line in analyze(place, "bad.jsonl").err.splitlines()
+        if "bad row:" in line
+    )
+    assert line.startswith(
+        'bad row: bad.jsonl line 2, 3, 4, ...: field "prompt" is a number'
+    )
 
 
 # -- what is printed -----------------------------------------------------------------------------
@@ -69,23 +93,34 @@ def test_json_is_the_profile_and_csv_a_row_for_each_dataset(place) -> None:
 
 
 def test_a_trace_is_exported_and_the_next_commands_name_what_was_written(place) -> None:
-    run = analyze(place, "data.jsonl", "--export-trace", "trace.jsonl", "-o", "my file.json")
+    run = analyze(
+        place, "data.jsonl", "--export-trace", "trace.jsonl", "-o", "my file.json"
+    )
     assert run.code == 0, run.err
     assert len((place / "trace.jsonl").read_text().splitlines()) == 2
     assert "vllm bench serve" in run.err
     assert "chunkscope recommend 'my file.json'" in run.err
 
 
-def test_a_field_that_was_probably_left_out_is_said_first_and_counted_next(place) -> None:
-    law = [{"document": "long " * 3000, "query": f"Why {n}?", "gold": "so"} for n in range(4)]
+def test_a_field_that_was_probably_left_out_is_said_first_and_counted_next(
+    place,
+) -> None:
+    law = [
+        {"document": "long " * 3000, "query": f"Why {n}?", "gold": "so"}
+        for n in range(4)
+    ]
     write_jsonl(place / "law=eu.jsonl", law)
     run = analyze(place, "law=eu.jsonl", "data.jsonl")
-    assert run.out.startswith('law=eu: probably miscounted: only "query" was counted, not')
+    assert run.out.startswith(
+        'law=eu: probably miscounted: only "query" was counted, not'
+    )
     assert "matters" not in run.out
     words = "analyze law=eu.jsonl data.jsonl --field 'law?eu=document' --field 'law?eu=query'"
     assert run.err.endswith(f"next: chunkscope {words}\n")
     again = chunkscope(place, *words.replace("'", "").split())
-    assert "67 % are longer than 2,048 tokens, where chunked prefill matters" in again.out
+    assert (
+        "67 % are longer than 2,048 tokens, where chunked prefill matters" in again.out
+    )
     assert again.err.endswith("next: chunkscope recommend\n")
     assert chunkscope(place, "recommend", "--max-output", "law=eu=9,data=7").code == 0
 
@@ -107,16 +142,26 @@ def test_a_models_tokenizer_is_found_by_its_name(place, monkeypatch) -> None:
     monkeypatch.chdir(place)
     (place / "m").mkdir()
     (place / "m" / "config.json").write_text("{}")
-    ids = {"llama-3.1-8b": "meta-llama/Llama-3.1-8B", "m": "m", "m/config.json": "m", "a/b": "a/b"}
+    ids = {
+        "llama-3.1-8b": "meta-llama/Llama-3.1-8B",
+        "m": "m",
+        "m/config.json": "m",
+        "a/b": "a/b",
+    }
     assert [*map(tokenizer_of, ids)] == [*ids.values()]
-    for mistyped, hint in (("lama-3.1-8b", "llama-3.1-8b or"), ("qwen3-8b-instruct", "qwen3-8b?")):
+    for mistyped, hint in (
+        ("lama-3.1-8b", "llama-3.1-8b or"),
+        ("qwen3-8b-instruct", "qwen3-8b?"),
+    ):
         with pytest.raises(python.ChunkscopeError, match=mistyped) as raised:
             tokenizer_of(mistyped)
         assert f"did you mean {hint}" in str(raised.value.hint)
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[31mb", "[/b]", "=1+1", "naïve 🚀"])
-def test_any_file_name_can_be_counted_and_is_shown_harmlessly(tmp_path, name: str) -> None:
+def test_any_file_name_can_be_counted_and_is_shown_harmlessly(
+    tmp_path, name: str
+) -> None:
     write_jsonl(tmp_path / f"{name}.jsonl", prompts())
     run = analyze(tmp_path, f"{name}.jsonl", "--details")
     assert run.code == 0, run.err
@@ -131,22 +176,35 @@ def test_data_where_a_profile_is_wanted_is_told_apart(place) -> None:
         assert "chunkscope analyze" in run.err or "chunkscope recommend" in run.err
 
 
-def test_a_path_may_be_for_one_dataset_of_several_by_its_name_or_a_pattern(place) -> None:
+def test_a_path_may_be_for_one_dataset_of_several_by_its_name_or_a_pattern(
+    place,
+) -> None:
     write_jsonl(
-        place / "d/quiz.jsonl", [{"question": "Why?", "a": "b c", "other": "one two three"}]
+        place / "d/quiz.jsonl",
+        [{"question": "Why?", "a": "b c", "other": "one two three"}],
     )
     write_jsonl(place / "d/texts.jsonl", [{"question": "Why not?"}])
     fields = [
-        {one.name: one.field for one in python.analyze(place / "d", field=field).datasets}
+        {
+            one.name: one.field
+            for one in python.analyze(place / "d", field=field).datasets
+        }
         for field in ("qu*=other", ["quiz=a", "question"])
     ]
-    assert fields == [{"quiz": "other", "texts": "question"}, {"quiz": "a", "texts": "question"}]
+    assert fields == [
+        {"quiz": "other", "texts": "question"},
+        {"quiz": "a", "texts": "question"},
+    ]
     assert analyze(place, "d", "--choices", "nobody=a").code == 2
     assert analyze(place, "d", "--template", "Q = {question}").code == 0
     words = ("--output-field", "quiz=a", "--template", "quiz=Q={question}")
     assert analyze(place, "d", *words, "--field", "te*=question").code == 0
     quiz, texts = profile(place).datasets
-    assert (quiz.field, quiz.output_field, quiz.chars) == ("template", "a", len("Q=Why?"))
+    assert (quiz.field, quiz.output_field, quiz.chars) == (
+        "template",
+        "a",
+        len("Q=Why?"),
+    )
     assert (texts.field, texts.output_field) == ("question", None)
     run = analyze(place, "d", "--output-field", "other")
     assert "--output-field NAME=... is for one dataset of several" in run.err

@@ -26,13 +26,19 @@ def fields(place: Path) -> list[str]:
     return [dataset.field for dataset in profile.datasets]
 
 
-def test_the_command_line_wins_over_chunkscope_toml_and_that_over_pyproject(place) -> None:
-    (place / "pyproject.toml").write_text('[tool.chunkscope.analyze]\nfield = "answer"\n')
+def test_the_command_line_wins_over_chunkscope_toml_and_that_over_pyproject(
+    place,
+) -> None:
+    (place / "pyproject.toml").write_text(
+        '[tool.chunkscope.analyze]\nfield = "answer"\n'
+    )
     assert analyze(place, "data.csv").code == 0
     assert fields(place) == ["answer"]
     assert chunkscope(place, "gate", "--init").code == 0
     assert analyze(place, "data.csv").code == 0
-    assert fields(place) == ["answer"], "a chunkscope.toml with the gate's tables alone hides none"
+    assert fields(place) == ["answer"], (
+        "a chunkscope.toml with the gate's tables alone hides none"
+    )
     (place / "chunkscope.toml").write_text('[analyze]\nfield = ["answer"]\n')
     assert analyze(place, "data.csv", "--field", "question").code == 0
     assert fields(place) == ["question"]
@@ -58,7 +64,9 @@ def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
         ("[analyze\n", "chunkscope.toml"),
     ],
 )
-def test_a_mistake_in_it_names_the_file_and_the_option(place, text: str, named: str) -> None:
+def test_a_mistake_in_it_names_the_file_and_the_option(
+    place, text: str, named: str
+) -> None:
     (place / "chunkscope.toml").write_text(text)
     run = analyze(place, "data.csv")
     assert run.code == 3, run.err
@@ -68,7 +76,16 @@ def test_a_mistake_in_it_names_the_file_and_the_option(place, text: str, named: 
 
 def test_flags_are_written_as_they_are_typed(tmp_path) -> None:
     """A model, a GPU and limits were refused: Python takes them as values, too."""
-    words = ["--model", "qwen3-8b", "--gpu", "h100", "--slo", "ttft_p95=100s", "--max-output", "50"]
+    words = [
+        "--model",
+        "qwen3-8b",
+        "--gpu",
+        "h100",
+        "--slo",
+        "ttft_p95=100s",
+        "--max-output",
+        "50",
+    ]
     table = '[recommend]\nmodel = "qwen3-8b"\ngpu = "h100"\nslo = "ttft_p95=100s"\nmax_output = '
     write_jsonl(tmp_path / "a.jsonl", prompts())
     assert analyze(tmp_path, "a.jsonl").code == 0
@@ -82,8 +99,18 @@ def test_flags_are_written_as_they_are_typed(tmp_path) -> None:
     assert "over the limit of 1.00 ms" in chunkscope(tmp_path, "simulate").out
 
 
-INSIDE = {"fields", "prefix_files", "use_cache", "command", *NAMES}  # not written by people
-OPTIONS = {"analyze": AnalyzeOptions, "simulate": SimulateOptions, "verify": VerifyOptions}
+INSIDE = {
+    "fields",
+    "prefix_files",
+    "use_cache",
+    "command",
+    *NAMES,
+}  # not written by people
+OPTIONS = {
+    "analyze": AnalyzeOptions,
+    "simulate": SimulateOptions,
+    "verify": VerifyOptions,
+}
 
 
 @pytest.mark.parametrize("command", OPTIONS)
@@ -93,5 +120,7 @@ def test_the_manual_lists_the_options_without_a_flag(command: str, tmp_path) -> 
     cells = [row.split("|")[-3] for row in table.splitlines() if row.endswith("|")]
     listed = {name for cell in cells for name in re.findall("`([a-z_]+)`", cell)}
     flags = re.findall(r"--([a-z-]+)", chunkscope(tmp_path, command, "--help").out)
-    names = set(option_types(OPTIONS[command])) - {flag.replace("-", "_") for flag in flags}
+    names = set(option_types(OPTIONS[command])) - {
+        flag.replace("-", "_") for flag in flags
+    }
     assert names - INSIDE == listed

@@ -17,11 +17,15 @@ from tests.commands.helpers import chunkscope
 
 def with_torch(test: Any) -> Any:
     return pytest.mark.real(
-        pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")(test)
+        pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")(
+            test
+        )
     )
 
 
-def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     run = chunkscope(tmp_path, "demo")
     assert (run.code, run.out) == (4, "")
@@ -29,7 +33,9 @@ def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @with_torch
-def test_the_command_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_as_it_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Short requests are answered sooner with chunks, and all that is measured is kept."""
     monkeypatch.setenv("COLUMNS", "80")
     before = time.process_time()
@@ -40,14 +46,20 @@ def test_the_command_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "2.0 M parameters" in run.out
     assert re.search(r"A 8\.3 % +B 8\.3 % +6 whole", run.out), "chunks in one batch"
     read = Verification.load(tmp_path / "reports" / "demo" / "verify.json")
-    assert (read.model.dummy, read.machine.device, read.machine.vllm) == (True, "cpu", None)
+    assert (read.model.dummy, read.machine.device, read.machine.vllm) == (
+        True,
+        "cpu",
+        None,
+    )
     assert read.measured is EngineKind.DEMO
     assert all(0 < r.activation_peak_gib < r.device_peak_gib for r in read.runs)
     whole, chunked = (run.figures for run in read.runs)
     assert (whole.chunks_max, chunked.chunks_max) == (1, 12)
     assert (whole.chunked_prompts, chunked.chunked_prompts) == (0, 2)
     assert whole.short.ttft_s.mean > 3 * chunked.short.ttft_s.mean
-    assert whole.itl_s.max > chunked.itl_s.max  # one gap: three times, unless others take the core
+    assert (
+        whole.itl_s.max > chunked.itl_s.max
+    )  # one gap: three times, unless others take the core
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +75,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "bare" / "model.safetensors").unlink()
     (place / "damaged" / "model.safetensors").write_bytes(b"not a tensor in sight")
     config = json.loads((place / "others" / "config.json").read_text())
-    (place / "others" / "config.json").write_text(json.dumps({**config, "vocab_size": 64}))
+    (place / "others" / "config.json").write_text(
+        json.dumps({**config, "vocab_size": 64})
+    )
     _bart().save_pretrained(place / "bart")
     return place
 
@@ -73,18 +87,30 @@ def _bart() -> Any:
     from transformers import BartConfig, BartForCausalLM
 
     layers = {"decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 16}
-    sizes = {"d_model": 16, "vocab_size": 128, "max_position_embeddings": 4_096, "init_std": 0.2}
+    sizes = {
+        "d_model": 16,
+        "vocab_size": 128,
+        "max_position_embeddings": 4_096,
+        "init_std": 0.2,
+    }
     return BartForCausalLM(BartConfig(**layers, **sizes))
 
 
 @with_torch
-def test_a_model_of_ones_own_is_compared_with_every_chunk(folders: Path, tmp_path: Path) -> None:
+def test_a_model_of_ones_own_is_compared_with_every_chunk(
+    folders: Path, tmp_path: Path
+) -> None:
     words = ("--model", folders / "good", "--long", "300", "--chunk", "32,128,512,none")
     run = chunkscope(tmp_path, "demo", *words, "--json")
     assert run.code == 0, run.err
     document = json.loads(run.out)
     assert document["model"]["name"] == "good"
-    assert [r["setting"].split()[-1] for r in document["runs"]] == ["32", "128", "512", "chunks"]
+    assert [r["setting"].split()[-1] for r in document["runs"]] == [
+        "32",
+        "128",
+        "512",
+        "chunks",
+    ]
     assert [r["figures"]["chunks_max"] for r in document["runs"]] == [10, 3, 1, 1]
 
 
@@ -109,7 +135,9 @@ def test_no_prompt_is_made_that_will_not_be_read(tmp_path: Path) -> None:
         ("good", 3, "1,024"),
     ],
 )
-def test_a_model_that_cannot_be_used_is_a_sentence(folders, tmp_path, model, code, named) -> None:
+def test_a_model_that_cannot_be_used_is_a_sentence(
+    folders, tmp_path, model, code, named
+) -> None:
     run = chunkscope(tmp_path, "demo", "--model", folders / model)
     assert (run.code, run.out) == (code, "")
     assert run.err.startswith("error: ")

@@ -15,9 +15,22 @@ import pytest
 
 from chunkscope import network
 from tests.commands import helpers
-from tests.commands.helpers import analyze, analyze_apart, chunkscope, command, prompts, write_jsonl
+from tests.commands.helpers import (
+    analyze,
+    analyze_apart,
+    chunkscope,
+    command,
+    prompts,
+    write_jsonl,
+)
 from tests.conftest import REPOSITORY
-from tests.processes import PATIENCE_S, ended_by_ctrl_c, started, wait_until, wait_until_idle
+from tests.processes import (
+    PATIENCE_S,
+    ended_by_ctrl_c,
+    started,
+    wait_until,
+    wait_until_idle,
+)
 from tests.remote_servers import web_server
 
 PIPE = subprocess.PIPE
@@ -45,7 +58,9 @@ runpy.run_module("chunkscope", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("module", ["chunkscope.cli", "typer", "chunkscope.commands.gate"])
+@pytest.mark.parametrize(
+    "module", ["chunkscope.cli", "typer", "chunkscope.commands.gate"]
+)
 def test_ctrl_c_while_the_commands_are_loaded_is_no_traceback(module: str) -> None:
     line = [sys.executable, "-c", PRESSED_WHILE_LOADING, module]
     done = subprocess.run(line, capture_output=True, check=False, timeout=PATIENCE_S)
@@ -57,7 +72,9 @@ def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> N
     """A pipe that nobody closes makes a scan as long as can be; the file beside it is done soon."""
     write_jsonl(tmp_path / "done.jsonl", prompts(50))
     os.mkfifo(tmp_path / "endless.jsonl")
-    analyze(tmp_path, "done.jsonl", "--field", "prompt", "-o", "first.json")  # has the tokenizer
+    analyze(
+        tmp_path, "done.jsonl", "--field", "prompt", "-o", "first.json"
+    )  # has the tokenizer
     results = Path(os.environ["CHUNKSCOPE_CACHE_DIR"]) / "results"
     before = {*filter(Path.is_file, results.rglob("*"))}
     pipes = {"stdout": PIPE, "stderr": PIPE, "env": helpers.environment()}
@@ -71,7 +88,9 @@ def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> N
         wait_until_idle(scan)
         ended_by_ctrl_c(scan)
     assert not (tmp_path / "reports").exists()
-    assert len({*filter(Path.is_file, results.rglob("*"))} - before) == 1  # and no litter
+    assert (
+        len({*filter(Path.is_file, results.rglob("*"))} - before) == 1
+    )  # and no litter
     again = analyze(tmp_path, "done.jsonl")
     assert again.code == 0
     assert "recounted" not in again.err  # it came from the cache
@@ -87,7 +106,9 @@ def answered(place: Path, stdout: object, *words: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["table", "json"])
-def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path: Path, words: list[str]) -> None:
+def test_a_reader_that_goes_away_changes_no_exit_code(
+    tmp_path: Path, words: list[str]
+) -> None:
     (tmp_path / "bad.jsonl").write_text('{"prompt": "What is it?"}\n{"prompt":')
     reading, writing = os.pipe()
     os.close(reading)
@@ -114,12 +135,18 @@ def test_stderr_on_a_full_disk_changes_no_exit_code(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout[:1]) == (0, b"{")
 
 
-@pytest.mark.parametrize("closed", [1, 2], ids=["no standard output", "no standard error"])
+@pytest.mark.parametrize(
+    "closed", [1, 2], ids=["no standard output", "no standard error"]
+)
 def test_a_closed_stream_keeps_the_other_one_clean(tmp_path: Path, closed: int) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
-    run = analyze_apart(tmp_path, "a.jsonl", "--json", preexec_fn=lambda: os.close(closed))
+    run = analyze_apart(
+        tmp_path, "a.jsonl", "--json", preexec_fn=lambda: os.close(closed)
+    )
     assert (run.code, "Traceback" in run.err) == (0, False)
-    assert closed == 1 or json.loads(run.out)["schema"].startswith("chunkscope/profile/")
+    assert closed == 1 or json.loads(run.out)["schema"].startswith(
+        "chunkscope/profile/"
+    )
     assert closed == 2 or not run.out
 
 
@@ -191,9 +218,13 @@ print(done.code, done.err)
 """
 
 
-def test_commands_run_without_posix_and_verify_says_what_it_needs(tmp_path: Path) -> None:
+def test_commands_run_without_posix_and_verify_says_what_it_needs(
+    tmp_path: Path,
+) -> None:
     words = [sys.executable, "-c", COMMANDS, str(tmp_path)]
-    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3_000:]
     assert done.stdout.startswith("4 ")
     assert "--endpoint" in done.stdout
@@ -202,7 +233,9 @@ def test_commands_run_without_posix_and_verify_says_what_it_needs(tmp_path: Path
 PROFILE = REPOSITORY / "reports" / "example" / "profile.json"
 
 
-def test_a_hub_that_says_nothing_is_waited_for_once_and_any_answer_is_one(monkeypatch) -> None:
+def test_a_hub_that_says_nothing_is_waited_for_once_and_any_answer_is_one(
+    monkeypatch,
+) -> None:
     with web_server({}) as address:  # 404, whatever is asked
         assert network.hub_problem(address) is None
     monkeypatch.setattr(network, "PATIENCE_S", 0.05)

@@ -20,7 +20,9 @@ MACHINE = ("--model", "qwen2.5-1.5b", "--gpu", "l4", "--vllm-version", "0.24")
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("planned")
-    build.profile(short=build.SHORT, mixed=build.MIXED).save(place / "reports" / "profile.json")
+    build.profile(short=build.SHORT, mixed=build.MIXED).save(
+        place / "reports" / "profile.json"
+    )
     write_jsonl(place / "data.jsonl", [{"prompt": "one two three"}])
     (place / "latin.txt").write_bytes(b"\xe9t\xe9")
     run = chunkscope(place, "recommend", *MACHINE)
@@ -42,7 +44,9 @@ def test_several_profiles_are_planned_for_together(tmp_path) -> None:
     assert python.recommend([tmp_path / "a.json", tmp_path / "b.json"]).refused.of == 40
 
 
-def test_a_price_in_the_config_file_is_part_of_the_answer(planned, tmp_path, monkeypatch) -> None:
+def test_a_price_in_the_config_file_is_part_of_the_answer(
+    planned, tmp_path, monkeypatch
+) -> None:
     (tmp_path / "prices.toml").write_text("[recommend]\nprice_per_hour = 2.5\n")
     monkeypatch.setenv("CHUNKSCOPE_CONFIG", str(tmp_path / "prices.toml"))
     run = chunkscope(planned, "recommend", *MACHINE, "-o", tmp_path / "plan.json")
@@ -81,7 +85,9 @@ def test_a_harness_log_is_planned_for_how_that_starts_vllm_and_its_default_is_no
     words = ("recommend", "--model", "llama-3.1-8b", "--gpu", "h100")
     run = chunkscope(tmp_path, *words)
     assert run.out.startswith("Keep vLLM's defaults"), run.err
-    assert python.Plan.load(tmp_path / "reports" / "plan.json").deployment.entry == entry
+    assert (
+        python.Plan.load(tmp_path / "reports" / "plan.json").deployment.entry == entry
+    )
     for target in Target:
         form = chunkscope(tmp_path, *words, "--entry", entry, "--emit", target)
         own = target is Target.JSON or target.entry == entry
@@ -103,13 +109,17 @@ def test_python_simulates_what_the_command_does(planned) -> None:
     saved = python.Simulation.load(reports / "simulation.json")
     assert simulated.runs[0].figures == saved.runs[0].figures
     assert json.loads(run.out)["runs"][0]["setting"] == simulated.runs[0].setting
-    assert python.simulate(files[0], max_num_batched_tokens=512) == simulated  # its own profile
+    assert (
+        python.simulate(files[0], max_num_batched_tokens=512) == simulated
+    )  # its own profile
 
 
 def test_a_plan_is_never_simulated_with_other_data(planned, tmp_path) -> None:
     """A profile that was counted anew beside the plan was taken for the plan's own."""
     (tmp_path / "reports").mkdir()
-    (tmp_path / "reports/plan.json").write_bytes((planned / "reports/plan.json").read_bytes())
+    (tmp_path / "reports/plan.json").write_bytes(
+        (planned / "reports/plan.json").read_bytes()
+    )
     build.profile(other=[7]).save(tmp_path / "reports" / "profile.json")
     run = chunkscope(tmp_path, "simulate")
     assert (run.code, "--profile" in run.err) == (3, True)
@@ -121,7 +131,10 @@ def test_a_plan_is_never_simulated_with_other_data(planned, tmp_path) -> None:
 
 
 def test_prefixes_say_how_much_is_served(tmp_path) -> None:
-    rows = [{"prompt": "the same long beginning of it all " * 20 + str(n)} for n in range(30)]
+    rows = [
+        {"prompt": "the same long beginning of it all " * 20 + str(n)}
+        for n in range(30)
+    ]
     write_jsonl(tmp_path / "data.jsonl", rows)
     analyze(tmp_path, "data.jsonl")
     shown = json.loads(chunkscope(tmp_path, "prefixes", "--json").out)
@@ -138,7 +151,10 @@ NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "repor
         ("analyze", 2, "PATH"),
         ("analyze nowhere.jsonl", 3, "nowhere.jsonl"),
         *((f"analyze {path}", 3, "error: ") for path in ("'*.none'", "''", "a/" * 800)),
-        *((f"analyze hf:{at}", 2, "hf:") for at in ("", "/etc/passwd", "a/b/c", "o/n:", "../x/y")),
+        *(
+            (f"analyze hf:{at}", 2, "hf:")
+            for at in ("", "/etc/passwd", "a/b/c", "o/n:", "../x/y")
+        ),
         ("analyze hf:org/nowhere@test", 4, "hf:org/nowhere"),
         ("analyze s4://evals/few.csv", 2, "s4://evals/few.csv"),
         ("analyze data.jsonl --output-field nothing", 3, "nothing"),
@@ -154,7 +170,11 @@ NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "repor
         ("analyze data.jsonl --export-trace data.jsonl", 2, "data.jsonl"),
         ("analyze data.jsonl --ray --export-trace x.jsonl", 2, "--ray"),
         (f"analyze data.jsonl {2 * '--prefix-file data.jsonl '}", 2, "--prefix-file"),
-        (f"analyze data.jsonl {2 * '--prefix-file data=data.jsonl '}", 2, "--prefix-file"),
+        (
+            f"analyze data.jsonl {2 * '--prefix-file data=data.jsonl '}",
+            2,
+            "--prefix-file",
+        ),
         (f"{PREFIX}other=data.jsonl", 2, " other\n"),
         *((f"{PREFIX}{file}", 3, file) for file in ("gone.txt", "latin.txt", ".")),
         (f"{PREFIX}data=gone.txt", 3, "gone.txt"),
@@ -177,21 +197,31 @@ NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "repor
         ("memory --gpu h100", 2, "--model"),
         ("memory --gpu h100 --model acme/rocket-8b", 4, "config.json"),
         ("memory --gpu h100 --model llama-3.1-9b", 4, "llama-3.1-8b"),
-        *(("memory --model qwen3-8b --gpu h20O", 2, offered) for offered in ("h200", "80GiB")),
+        *(
+            ("memory --model qwen3-8b --gpu h20O", 2, offered)
+            for offered in ("h200", "80GiB")
+        ),
         ("prefixes nowhere.json", 3, "nowhere.json"),
         ("verify", 4, "vLLM"),
         ("verify --repeats 0", 2, "--repeats"),
         ("verify --engine-arg dtype", 2, "dtype"),
         ("verify --against of", 2, "default, off, length-rule"),
         ("verify --also max-num-seqs=few", 2, "max_num_seqs has no such value"),
-        ("verify --also max-num-seqs=0", 2, "at least 1"),  # as a vLLM would say, minutes later
+        (
+            "verify --also max-num-seqs=0",
+            2,
+            "at least 1",
+        ),  # as a vLLM would say, minutes later
         ("verify --also max-num-seqs=8 --endpoint http://127.0.0.1:9", 2, "--also"),
         ("verify --endpoint http://127.0.0.1:9 --check-outputs", 2, "--check-outputs"),
         *((f"{line} {'n' * 300}", 3, "nnn: File name too long") for line in NAMING),
         ("gate", 3, "gate --init"),
         ("gate --config nowhere.toml", 3, "nowhere.toml"),
         ("gate nowhere --init", 3, "nowhere"),
-        *((f"gate {how}", 2, "--init") for how in ("--force", "--init --update", "--init --json")),
+        *(
+            (f"gate {how}", 2, "--init")
+            for how in ("--force", "--init --update", "--init --json")
+        ),
         ("report nowhere", 3, "nowhere"),
         ("report --json --format md", 2, "--format"),
         ("report --format text -o x", 2, "--output"),
@@ -202,11 +232,16 @@ NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "repor
         ("doctor http://127.0.0.1:9 --seconds 0", 2, "--seconds"),
         ("doctor reports", 3, "reports"),
         ("doctor", 2, "LOG"),
-        *((f"demo --chunk={sizes}", 2, "--chunk") for sizes in ("0", "-5", "9" * 20, "32,,none")),
+        *(
+            (f"demo --chunk={sizes}", 2, "--chunk")
+            for sizes in ("0", "-5", "9" * 20, "32,,none")
+        ),
         *((f"demo --chunk={sizes}", 2, "--chunk") for sizes in ("x", "1.5")),
     ],
 )
-def test_a_mistake_gets_a_sentence_and_its_code(planned, monkeypatch, line, code, named) -> None:
+def test_a_mistake_gets_a_sentence_and_its_code(
+    planned, monkeypatch, line, code, named
+) -> None:
     monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", sys.executable)  # which has none
     kept = (planned / "reports" / "profile.json").read_bytes()
     run = chunkscope(planned, *shlex.split(line))

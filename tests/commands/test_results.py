@@ -21,7 +21,9 @@ def place(tmp_path: Path) -> Path:
 def test_the_page_goes_beside_the_results_and_the_answer_to_the_terminal(place) -> None:
     run = chunkscope(place, "report")
     assert run.code == 0, run.err
-    assert (place / "reports" / "report.html").read_bytes().startswith(b"<!DOCTYPE html>")
+    assert (
+        (place / "reports" / "report.html").read_bytes().startswith(b"<!DOCTYPE html>")
+    )
     for wanted in (place / "reports" / "report.html", place / "page.html"):
         wanted.unlink(missing_ok=True)
         asked = wanted if wanted.name == "page.html" else None
@@ -47,8 +49,13 @@ def test_two_folders_are_compared(place) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_budget_goes_beside_other_tables_is_kept_broken_and_replaced(place, end) -> None:
-    others, path = f"# mine{end}[verify]{end}seed = 3  # why{end}", place / "chunkscope.toml"
+def test_a_budget_goes_beside_other_tables_is_kept_broken_and_replaced(
+    place, end
+) -> None:
+    others, path = (
+        f"# mine{end}[verify]{end}seed = 3  # why{end}",
+        place / "chunkscope.toml",
+    )
     path.write_bytes(b"\xef\xbb\xbf" + others.encode())
     assert "gate --init" in chunkscope(place, "gate").err
     run = chunkscope(place, "gate", "--init")
@@ -71,8 +78,14 @@ def test_a_budget_goes_beside_other_tables_is_kept_broken_and_replaced(place, en
 
 
 def test_drift_names_what_was_counted_before_and_now(tmp_path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"prompt": "one two three", "question": "why"}\n')
-    lines = "analyze a.jsonl -f question", "gate --init -c 'b b/c'", "analyze a.jsonl --exclude b"
+    (tmp_path / "a.jsonl").write_text(
+        '{"prompt": "one two three", "question": "why"}\n'
+    )
+    lines = (
+        "analyze a.jsonl -f question",
+        "gate --init -c 'b b/c'",
+        "analyze a.jsonl --exclude b",
+    )
     _, run, _ = (chunkscope(tmp_path, *shlex.split(line)) for line in lines)
     assert "chunkscope gate --init --force --config 'b b/c'`" in run.err
     out = " ".join(chunkscope(tmp_path, "gate", "-c", "b b/c").out.split())
@@ -80,12 +93,18 @@ def test_drift_names_what_was_counted_before_and_now(tmp_path) -> None:
     assert f"The baseline was counted with {before}, this profile with {now}." in out
     assert "To accept it: cp reports/profile.json 'b b/baseline/profile.json'" in out
     (tmp_path / "b b/baseline/profile.json").unlink()
-    assert "mkdir -p 'b b/baseline' && cp" in chunkscope(tmp_path, "gate", "-c", "b b/c").err
+    assert (
+        "mkdir -p 'b b/baseline' && cp"
+        in chunkscope(tmp_path, "gate", "-c", "b b/c").err
+    )
 
 
 def test_a_gate_speaks_json_and_python(place) -> None:
     (place / "s.toml").write_text("[gate.data]\nlongest_prompt = 100\n")
-    assert "1 of 1 check in s.toml failed." in chunkscope(place, "gate", "-c", "s.toml").out
+    assert (
+        "1 of 1 check in s.toml failed."
+        in chunkscope(place, "gate", "-c", "s.toml").out
+    )
     document = json.loads(chunkscope(place, "gate", "--config", "s.toml", "--json").out)
     result = python.gate(place / "reports", config=place / "s.toml")
     assert (document["passed"], document["failed"], result.passed) == (False, 1, False)
@@ -96,6 +115,8 @@ def test_the_answer_comes_first_and_the_diagnosis_is_kept(place) -> None:
     run = chunkscope(place, "doctor", examples.LOG)
     assert run.code == 0, run.err
     assert python.Diagnosis.load(place / "reports" / "doctor.json").symptoms
-    assert chunkscope(place, "doctor", "-", "--format", "md", stdin=examples.LOG.read_bytes()).out
+    assert chunkscope(
+        place, "doctor", "-", "--format", "md", stdin=examples.LOG.read_bytes()
+    ).out
     run = chunkscope(place, "doctor", examples.LOG, "--profile", "elsewhere.json")
     assert (run.code, "elsewhere.json" in run.err) == (3, True)

@@ -42,7 +42,8 @@ def at(second: int) -> str:
 def well_used() -> list[str]:
     """More and more requests, none of them waiting, and the KV cache well filled."""
     return [
-        periodic(at(10 * n), prompt=500.0, running=min(60, 15 * (n + 1)), kv=60.0) for n in range(8)
+        periodic(at(10 * n), prompt=500.0, running=min(60, 15 * (n + 1)), kv=60.0)
+        for n in range(8)
     ]
 
 
@@ -73,8 +74,18 @@ def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "rates", "cache", "evidence"),
     [
-        ("0.28-cpu-preemptions", (1_200, 6_000), (2_048, 1), {"count": 42, "requests": 24}),
-        ("0.32-cpu-kv-bound", (4_800, 9_600), (4_096, 2), {"count": 54, "requests": 48}),
+        (
+            "0.28-cpu-preemptions",
+            (1_200, 6_000),
+            (2_048, 1),
+            {"count": 42, "requests": 24},
+        ),
+        (
+            "0.32-cpu-kv-bound",
+            (4_800, 9_600),
+            (4_096, 2),
+            {"count": 54, "requests": 48},
+        ),
     ],
 )
 def test_the_metrics_of_an_engine_that_preempted(name, rates, cache, evidence) -> None:
@@ -92,13 +103,28 @@ def test_the_metrics_of_an_engine_that_preempted(name, rates, cache, evidence) -
     )
     (window,), facts = reading.start.windows, reading.start.facts
     assert (window.prompt_tokens_per_s, window.output_tokens_per_s) == rates
-    others = (window.end_s, window.hit_rate, window.running, window.waiting, reading.notes)
+    others = (
+        window.end_s,
+        window.hit_rate,
+        window.running,
+        window.waiting,
+        reading.notes,
+    )
     assert others == (3.0, 0.0, 0, 0, ())
-    assert (facts.kv_cache_tokens, facts.kv_concurrency, reading.start.engines) == (*cache, 1)
-    assert [note.code for note in back.notes] == ["server_restarted"], "its counters went back"
-    full = replace(reading.start, windows=(replace(window, running=4, waiting=9, kv_use=1.0),))
+    assert (facts.kv_cache_tokens, facts.kv_concurrency, reading.start.engines) == (
+        *cache,
+        1,
+    )
+    assert [note.code for note in back.notes] == ["server_restarted"], (
+        "its counters went back"
+    )
+    full = replace(
+        reading.start, windows=(replace(window, running=4, waiting=9, kv_use=1.0),)
+    )
     (bound, *_) = report_of(replace(full, preemptions=None), "http://x").symptoms
-    assert (bound.rule, bound.change.code) == ("kv-bound", "change_fixed_size"), "it says the flag"
+    assert (bound.rule, bound.change.code) == ("kv-bound", "change_fixed_size"), (
+        "it says the flag"
+    )
     assert bound.change.values["or_on_cpu"], "which a variable sets, too"
     life = replace(life, preemptions=reading.start.preemptions)
     found = report_of(life, "http://x", finished=reading.finished)
@@ -111,14 +137,20 @@ def test_a_kv_cache_with_less_room_than_a_request_has_is_full() -> None:
         *((4, 79.0, "queue-bound"), (4, 80.0, "kv-bound")),
         *((30, 89.0, "queue-bound"), (30, 90.0, "kv-bound")),
     ):
-        lines = [periodic(at(10 * n), running=running, waiting=34, kv=kv) for n in range(4)]
+        lines = [
+            periodic(at(10 * n), running=running, waiting=34, kv=kv) for n in range(4)
+        ]
         assert rules(report(*lines)) == [expected]
 
 
 @pytest.mark.parametrize(("pause", "count"), [(1.0, 1), (1.1, 2)])
-def test_windows_with_a_pause_between_them_are_phases_of_their_own(pause, count) -> None:
+def test_windows_with_a_pause_between_them_are_phases_of_their_own(
+    pause, count
+) -> None:
     rates = {"prompt_tokens_per_s": 5.0, "output_tokens_per_s": 5.0}
-    first = LogWindow(end_s=10.0, seconds=10.0, running=2, waiting=0, kv_use=0.2, **rates)
+    first = LogWindow(
+        end_s=10.0, seconds=10.0, running=2, waiting=0, kv_use=0.2, **rates
+    )
     assert len(phases([first, replace(first, end_s=20 + pause)], None)) == count
 
 
@@ -146,7 +178,9 @@ BUDGET = "Chunked prefill is enabled with max_num_batched_tokens={}."
 )
 def test_a_budget_that_is_not_known_is_not_said_to_be_fine(lines, changes) -> None:
     assert [s.change.code for s in report(*lines, *WAITING).symptoms] == changes
-    assert report(*lines, *well_used()).symptoms == (), "nor blamed where no prompt waited"
+    assert report(*lines, *well_used()).symptoms == (), (
+        "nor blamed where no prompt waited"
+    )
 
 
 def test_an_fp8_kv_cache_is_predicted_as_one() -> None:
@@ -156,20 +190,29 @@ def test_an_fp8_kv_cache_is_predicted_as_one() -> None:
     assert small.kv_cache_tokens == pytest.approx(2 * plain.kv_cache_tokens, rel=0.01)
 
 
-BEGUN = stamped(START.format(version="0.24.0").replace("enforce_eager=True", "enforce_eager=False"))
+BEGUN = stamped(
+    START.format(version="0.24.0").replace("enforce_eager=True", "enforce_eager=False")
+)
 UNCACHED = BEGUN.replace("enable_prefix_caching=True", "enable_prefix_caching=False")
-ARGS = "non-default args: {{'max_num_seqs': {seqs}, 'max_num_batched_tokens': {budget}}}"
+ARGS = (
+    "non-default args: {{'max_num_seqs': {seqs}, 'max_num_batched_tokens': {budget}}}"
+)
 
 
 def test_max_num_seqs() -> None:
     args = stamped(ARGS.format(seqs=32, budget=8192))
     full = [periodic(at(10 * n), running=32, waiting=9, kv=20.0) for n in range(6)]
-    two = [line.replace("Engine 000", "2 Engines Aggregated").replace("32", "64") for line in full]
+    two = [
+        line.replace("Engine 000", "2 Engines Aggregated").replace("32", "64")
+        for line in full
+    ]
     for lines in (full, two):
         found = report(args, BEGUN, *lines).symptoms[0]
         assert found.rule == "max-num-seqs"
         assert found.change.values == {"running": 32}, "of each engine"
-    assert rules(report(BEGUN, *[line.replace("32", "256") for line in full])) == ["max-num-seqs"]
+    assert rules(report(BEGUN, *[line.replace("32", "256") for line in full])) == [
+        "max-num-seqs"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -180,11 +223,13 @@ def test_max_num_seqs() -> None:
         ("", 60.0, "kv-bound"),
     ],
 )
-def test_what_waits_beside_an_empty_kv_cache_does_not_wait_for_room(between, kv, expected) -> None:
+def test_what_waits_beside_an_empty_kv_cache_does_not_wait_for_room(
+    between, kv, expected
+) -> None:
     lines = [
-        periodic(f"10-23 10:00:{second}0", prompt=0.0, running=2, waiting=3, kv=kv).replace(
-            "3 reqs,", f"3 reqs{between},"
-        )
+        periodic(
+            f"10-23 10:00:{second}0", prompt=0.0, running=2, waiting=3, kv=kv
+        ).replace("3 reqs,", f"3 reqs{between},")
         for second in range(4)
     ]
     assert rules(report(*lines)) == [expected]
@@ -194,26 +239,40 @@ def test_what_waits_beside_an_empty_kv_cache_does_not_wait_for_room(between, kv,
     ("running", "bursts"),
     [
         *(([15], [False]), ([16], [True])),  # so many came at once
-        *(([20, 40], [True, False]), ([20, 41], [True])),  # and are most of those that run
+        *(
+            ([20, 40], [True, False]),
+            ([20, 41], [True]),
+        ),  # and are most of those that run
     ],
 )
 def test_many_that_came_at_once_waited_between_two_lines(running, bursts) -> None:
-    lines = [periodic(at(100 * n), running=many, kv=20.0) for n, many in enumerate(running)]
+    lines = [
+        periodic(at(100 * n), running=many, kv=20.0) for n, many in enumerate(running)
+    ]
     found = report(BEGUN, *lines)
     assert [phase.burst for phase in found.phases] == bursts
     assert [phase.bound is Bound.PREFILL for phase in found.phases] == bursts
-    between = [s.title.values["between"] for s in found.symptoms if s.rule == "queue-bound"]
+    between = [
+        s.title.values["between"] for s in found.symptoms if s.rule == "queue-bound"
+    ]
     assert between == [True] * any(bursts), "none was seen waiting"
 
 
 def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
     one = [periodic(f"10-23 10:00:{second}0") for second in range(4)]
-    both = [line for each in one for line in (each, each.replace("Engine 000", "Engine 001"))]
+    both = [
+        line
+        for each in one
+        for line in (each, each.replace("Engine 000", "Engine 001"))
+    ]
     found = report(*both)
     assert (found.busy_s, found.seconds_of(Bound.CLIENT)) == (40.0, 40.0)
     assert found.symptoms[0].evidence[0].values == {"seconds": 40.0, "part": 1.0}
     assert found.peak_running == 2  # as the rates, which are of both
-    idle = [re.sub(r": [1-9][\d.]*", ": 0", line.replace("Engine 000", "Engine 2")) for line in one]
+    idle = [
+        re.sub(r": [1-9][\d.]*", ": 0", line.replace("Engine 000", "Engine 2"))
+        for line in one
+    ]
     assert report(*both, *idle).symptoms[0].evidence == found.symptoms[0].evidence
 
 
@@ -221,10 +280,20 @@ def test_eager_auto_fit_and_refusals() -> None:
     fit = "Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available"
     refused = "The decoder prompt (length 2100) is longer than the maximum model length of 2048."
     few = periodic("10-23 10:51:34", kv=0.0)  # and nothing else to say
-    lines = [*(stamped(text) for text in (START.format(version="0.24.0"), fit, refused)), few]
-    expected = {"refused-prompts": 0.95, "client-bound": 0.9, "auto-fit": 0.3, "eager": 0.25}
+    lines = [
+        *(stamped(text) for text in (START.format(version="0.24.0"), fit, refused)),
+        few,
+    ]
+    expected = {
+        "refused-prompts": 0.95,
+        "client-bound": 0.9,
+        "auto-fit": 0.3,
+        "eager": 0.25,
+    }
     assert {s.rule: s.effect for s in report(*lines).symptoms} == expected
-    assert not any(re.search(" -[;. ]", remedy(s)) for s in report(*lines).symptoms), "not known"
+    assert not any(re.search(" -[;. ]", remedy(s)) for s in report(*lines).symptoms), (
+        "not known"
+    )
     for longest, effect in ((40_960, 0.9), (40_959, None)):
         found = report(*lines, context=Context(profile=profile(data=[longest])))
         assert {s.rule: s.effect for s in found.symptoms}.get("auto-fit") == effect
@@ -233,22 +302,37 @@ def test_eager_auto_fit_and_refusals() -> None:
 def test_long_prompts_that_make_answers_wait() -> None:
     alone = STEP.format(p=0, t=0, d=4, ms="10.00")
     for ms, found in (("90.00", ["prefill-bound"]), ("12.00", [])):
-        assert rules(report(BEGUN, STEP.format(p=1, t=8192, d=4, ms=ms), alone)) == found
+        assert (
+            rules(report(BEGUN, STEP.format(p=1, t=8192, d=4, ms=ms), alone)) == found
+        )
 
 
 @pytest.mark.parametrize(
     ("preemptions", "finished", "effect"),
-    [(300, 100, 1.0), (30, 100, 0.3), (5, 100, 0.05), (3, None, 1.0), (4, 100, None), (0, 9, None)],
+    [
+        (300, 100, 1.0),
+        (30, 100, 0.3),
+        (5, 100, 0.05),
+        (3, None, 1.0),
+        (4, 100, None),
+        (0, 9, None),
+    ],
 )
 def test_preemptions_that_a_server_counted(preemptions, finished, effect) -> None:
     life = replace(engine(BEGUN, *well_used()), preemptions=preemptions)
     found = report_of(life, "http://x", finished=finished)
-    assert [(s.rule, s.effect) for s in found.symptoms] == [("preemptions", effect)] * bool(effect)
+    assert [(s.rule, s.effect) for s in found.symptoms] == [
+        ("preemptions", effect)
+    ] * bool(effect)
 
 
-@pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
+@pytest.mark.parametrize(
+    ("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES]
+)
 def test_what_ended_an_engine_comes_first(kind, text, figures) -> None:
-    found = report(BEGUN, stamped("Model loading took 15.0 GiB and 1.6 seconds"), stamped(text))
+    found = report(
+        BEGUN, stamped("Model loading took 15.0 GiB and 1.6 seconds"), stamped(text)
+    )
     assert found.symptoms[0].title.code == f"ended_{kind}"
     assert found.symptoms[0].lines == (3,)
     assert len(found.symptoms[0].evidence) == len(figures)
@@ -260,7 +344,9 @@ def test_what_ended_an_engine_comes_first(kind, text, figures) -> None:
 
 
 def test_what_an_error_says_itself_comes_before_its_traceback() -> None:
-    port = report(BEGUN, stamped(said := "OSError: [Errno 98] Address already in use")).symptoms[0]
+    port = report(
+        BEGUN, stamped(said := "OSError: [Errno 98] Address already in use")
+    ).symptoms[0]
     assert (port.change.code, port.change.values) == ("change_died", {"reason": said})
 
 
@@ -273,7 +359,10 @@ def test_a_hit_rate_needs_a_profile_that_promises_more(tmp_path: Path) -> None:
     assert rules(found) == ["hit-rate"]
     assert found.symptoms[0].evidence[0].values["rate"] == found.hit_rate == 0.125
     for begun, change in ((BEGUN, "change_hit_rate"), (UNCACHED, "change_caching_on")):
-        assert report(begun, *well_used(), context=counted).symptoms[0].change.code == change
+        assert (
+            report(begun, *well_used(), context=counted).symptoms[0].change.code
+            == change
+        )
     high = [line.replace("12.5%", "95.0%") for line in well_used()]
     assert rules(report(BEGUN, *high, context=counted)) == []
 
@@ -291,10 +380,16 @@ def test_the_plan_is_laid_beside_it() -> None:
     assert found.predicted == by_name.predicted
     assert unnamed.predicted is not None, "the plan's model and GPU"
     other = plan([100] * 50, model="qwen3-8b")
-    assert not report(begun, context=Context(plan=other)).differences, "of another model"
+    assert not report(begun, context=Context(plan=other)).differences, (
+        "of another model"
+    )
     on_cpu = begun.replace("max_seq_len", "device_config=cpu, max_seq_len")
     assert not report(on_cpu, context=Context(plan=planned)).differences, "nor on a CPU"
-    room, loaded, mine = "Available KV cache memory:", "Model loading took", "models/mine"
+    room, loaded, mine = (
+        "Available KV cache memory:",
+        "Model loading took",
+        "models/mine",
+    )
     for line, gib, same in (
         *((room, 100.0, True), (room, 141.0, False)),  # which an H200 has not
         *((loaded, 7.5, True), (loaded, 15.0, False)),  # on each of two GPUs
@@ -303,17 +398,28 @@ def test_the_plan_is_laid_beside_it() -> None:
         assert bool(report(*lines, context=Context(plan=planned)).differences) is same
 
 
-def test_a_first_start_that_left_too_little_is_to_be_tried_again(tmp_path: Path) -> None:
+def test_a_first_start_that_left_too_little_is_to_be_tried_again(
+    tmp_path: Path,
+) -> None:
     """On an H200 the second, unchanged, ran: 1.2 GiB instead of 0.51."""
     log = (LOGS / "vllm-0.24-h200-first-start.log").read_text()
     (tmp_path / "second.log").write_text(
-        log.replace("Compiling a graph for compile range (1, 512) takes", "Directly load AOT")
+        log.replace(
+            "Compiling a graph for compile range (1, 512) takes", "Directly load AOT"
+        )
     )
-    (tmp_path / "eager.log").write_text(log.replace("enforce_eager=False", "enforce_eager=True"))
-    (tmp_path / "far.log").write_text(log.replace("(0.84 GiB", "(16.0 GiB"))  # to be made up for
+    (tmp_path / "eager.log").write_text(
+        log.replace("enforce_eager=False", "enforce_eager=True")
+    )
+    (tmp_path / "far.log").write_text(
+        log.replace("(0.84 GiB", "(16.0 GiB")
+    )  # to be made up for
     changes = [
         doctor(file).symptoms[0].change.code
-        for file in (LOGS / "vllm-0.24-h200-first-start.log", *sorted(tmp_path.iterdir()))
+        for file in (
+            LOGS / "vllm-0.24-h200-first-start.log",
+            *sorted(tmp_path.iterdir()),
+        )
     ]
     assert changes == ["change_first_start", *["change_context_too_long"] * 3]
 
@@ -329,9 +435,12 @@ def test_a_diagnosis_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x00\x01\x02" * 100, b"hello\n", b"INFO sglang #running-req: 3\n"]
+    "content",
+    [b"", b"\x00\x01\x02" * 100, b"hello\n", b"INFO sglang #running-req: 3\n"],
 )
-def test_what_is_no_log_of_vllm_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_log_of_vllm_is_an_error_that_names_it(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "x.log"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"x\.log"):
@@ -346,7 +455,9 @@ def test_what_is_no_log_of_vllm_is_an_error_that_names_it(tmp_path: Path, conten
         gzip.compress,
         lambda log: log.decode().encode("utf-16"),
         lambda log: b"\0" * 5_000 + b"\n" + log,  # by logrotate's copytruncate
-        lambda log: b"\xfa\xfe caf\xe9\n" + log + b"\xe9\xe9\n",  # spoils its lines only
+        lambda log: (
+            b"\xfa\xfe caf\xe9\n" + log + b"\xe9\xe9\n"
+        ),  # spoils its lines only
     ],
 )
 def test_a_log_is_read_however_it_was_written(tmp_path: Path, written) -> None:

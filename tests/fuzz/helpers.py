@@ -33,7 +33,9 @@ def explore(
 @contextmanager
 def fine() -> Iterator[None]:
     """What is done inside succeeds or is refused in a sentence that can be shown; it ends."""
-    faulthandler.dump_traceback_later(PATIENCE_S, exit=True)  # native code takes no other limit
+    faulthandler.dump_traceback_later(
+        PATIENCE_S, exit=True
+    )  # native code takes no other limit
     try:
         yield
     except ChunkscopeError as error:
@@ -53,16 +55,35 @@ def assert_fine(run: Run) -> None:
 
 # --- damage ---------------------------------------------------------------------------------------
 
-texts = st.text(max_size=40) | st.sampled_from(["", "\0", "\u2028", "[/b]", "{x}", "\ud800"])
+texts = st.text(max_size=40) | st.sampled_from(
+    ["", "\0", "\u2028", "[/b]", "{x}", "\ud800"]
+)
 anything: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4)
+    ),
     max_leaves=10,
 )
 
 
 GONE = object()
-INSTEAD = (GONE, None, True, 0, -1, 10**15 + 1, math.nan, math.inf, "", "x", "5%", [], {}, [None])
+INSTEAD = (
+    GONE,
+    None,
+    True,
+    0,
+    -1,
+    10**15 + 1,
+    math.nan,
+    math.inf,
+    "",
+    "x",
+    "5%",
+    [],
+    {},
+    [None],
+)
 
 
 def changed(document: Any) -> st.SearchStrategy[Any]:
@@ -98,6 +119,8 @@ def damaged(draw: st.DrawFn, data: bytes | st.SearchStrategy[bytes]) -> bytes:
     for _ in range(draw(st.integers(0, 4))):
         at, noise = draw(st.integers(0, len(whole))), draw(st.binary(max_size=8))
         # Cut off, overwritten, grown, a part dropped, a part doubled.
-        goes_on = draw(st.sampled_from([len(whole), at + len(noise), at, at + 9, max(0, at - 50)]))
+        goes_on = draw(
+            st.sampled_from([len(whole), at + len(noise), at, at + 9, max(0, at - 50)])
+        )
         whole = whole[:at] + noise + whole[goes_on:]
     return whole

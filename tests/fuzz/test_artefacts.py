@@ -22,7 +22,15 @@ from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
-from tests.fuzz.helpers import INSTEAD, SEED, assert_fine, changed, damaged, explore, fine
+from tests.fuzz.helpers import (
+    INSTEAD,
+    SEED,
+    assert_fine,
+    changed,
+    damaged,
+    explore,
+    fine,
+)
 from tests.hardware.kv_models import CONFIGS
 from tests.hardware.test_step_time import FP8
 from tests.report import examples
@@ -73,7 +81,9 @@ def written(document: Any) -> bytes:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_an_artefact_is_read_or_refused(folder: Path, tmp_path: Path, name: str) -> None:
+def test_an_artefact_is_read_or_refused(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
     whole = (folder / "reports" / name).read_bytes()
     path = tmp_path / name
 
@@ -94,7 +104,12 @@ def test_a_budget_is_judged_or_refused(folder: Path, tmp_path: Path) -> None:
         with fine():
             assert_fine(chunkscope(tmp_path, "gate"))
 
-    past = [b"[gate.data]\np95 = nan", b"gate = 5", b"[gate]", b"[gate.data]\np95=1e999"]
+    past = [
+        b"[gate.data]\np95 = nan",
+        b"gate = 5",
+        b"[gate]",
+        b"[gate.data]\np95=1e999",
+    ]
     explore(check, damaged(BUDGET.encode()), past=[(text,) for text in past])
 
 
@@ -113,18 +128,27 @@ def changed_once(document: Any, chance: random.Random) -> bytes:
     part = document
     while True:
         key = chance.choice(list(part) if isinstance(part, dict) else range(len(part)))
-        if not isinstance(part[key], dict | list) or not part[key] or chance.random() < 0.2:
+        if (
+            not isinstance(part[key], dict | list)
+            or not part[key]
+            or chance.random() < 0.2
+        ):
             part[key] = chance.choice(INSTEAD[1:])
             return written(document)
         part = part[key]
 
 
 @pytest.mark.parametrize("name", ["profile.json", "plan.json", "verify.json"])
-def test_no_damage_makes_a_failed_check_pass(folder: Path, tmp_path: Path, name: str) -> None:
+def test_no_damage_makes_a_failed_check_pass(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     path, before = tmp_path / "reports" / name, passing(tmp_path)
     assert before <= {"settings.accepted", "settings.as-good"}
-    whole, others = path.read_bytes(), [file.read_bytes() for file in path.parent.iterdir()]
+    whole, others = (
+        path.read_bytes(),
+        [file.read_bytes() for file in path.parent.iterdir()],
+    )
 
     def check(data: bytes | None) -> None:
         path.unlink() if data is None else path.write_bytes(data)
@@ -153,7 +177,9 @@ def test_a_models_config_is_read_or_refused(tmp_path: Path) -> None:
     def check(config: Any) -> None:
         (tmp_path / "config.json").write_bytes(written(config))
         with fine():
-            assert_fine(chunkscope(tmp_path, "memory", "--model", tmp_path, "--gpu", "h200"))
+            assert_fine(
+                chunkscope(tmp_path, "memory", "--model", tmp_path, "--gpu", "h200")
+            )
             shape = find_model(tmp_path)
             assert 0 <= shape.weight_bytes < 2**63
             assert not shape.experts or shape.experts.active <= shape.experts.count
@@ -164,10 +190,14 @@ def test_a_models_config_is_read_or_refused(tmp_path: Path) -> None:
     sees = {"text_config": config, "vision_config": tower, "quantization_config": FP8}
     past = [
         ({**config, "num_hidden_layers": 10**15},),  # they were counted one by one
-        ({**CONFIGS["jamba"], "hidden_size": 0},),  # states of no size made blocks of none
+        (
+            {**CONFIGS["jamba"], "hidden_size": 0},
+        ),  # states of no size made blocks of none
         ({**CONFIGS["lfm-2"], "conv_L_cache": 1},),
         ({**config, "max_position_embeddings": 10**30},),  # more than a result can hold
-        ({**config, "num_experts_per_tok": 999},),  # a power of it was too large a number
+        (
+            {**config, "num_experts_per_tok": 999},
+        ),  # a power of it was too large a number
         ({**config, "hidden_size": 2**52},),  # as were all weights together
     ]
     kinds = st.one_of(*map(changed, (config, sees, *CONFIGS.values())))

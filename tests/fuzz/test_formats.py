@@ -39,12 +39,18 @@ def survives(path):
                 head, selection = reader.head(), None
                 with suppress(ChunkscopeError):
                     selection = select(head, SelectOptions())
-                for chunk in reader.chunks():  # to the end, also where no prompt was found
+                for (
+                    chunk
+                ) in reader.chunks():  # to the end, also where no prompt was found
                     assert len(chunk.positions) == len(chunk.records)
-                    prompts = selection.extract(chunk, problems).items if selection else []
+                    prompts = (
+                        selection.extract(chunk, problems).items if selection else []
+                    )
                     for item in prompts:
                         shown = asdict(item) if isinstance(item, Conversation) else item
-                        json.dumps(shown, ensure_ascii=False, default=str).encode("utf-8")
+                        json.dumps(shown, ensure_ascii=False, default=str).encode(
+                            "utf-8"
+                        )
             for row in problems.rows:
                 sentence(row.reason).encode("utf-8")
 
@@ -71,7 +77,10 @@ GOOD = {
     "x.arrow": table(write_stream),
     **{f"x.jsonl.{suffix}": pack(LINES) for suffix, pack in PACKERS.items()},
     "x.eval": inspect_zip(inspect_members(sample(1, event("why é?")))),
-    **{name: archive(name, {"x.jsonl": LINES}) for name in ("x.zip", "x.tar", "x.tar.gz")},
+    **{
+        name: archive(name, {"x.jsonl": LINES})
+        for name in ("x.zip", "x.tar", "x.tar.gz")
+    },
 }
 
 
@@ -79,7 +88,9 @@ PAST = {
     "x.eval": [GOOD["x.eval"][:cut] for cut in (1, 30, len(GOOD["x.eval"]) // 2, -1)],
     "x.jsonl": [b'{"question": NaN}\n', b'{"question": "\\ud800"}\n', b"[" * 5_000],
     "x.tar": [b"\0" * 2_000],
-    "x.zip": [b"\0.jsonl".join(GOOD["x.zip"].rsplit(b"x.jsonl", 1))],  # a member without a name
+    "x.zip": [
+        b"\0.jsonl".join(GOOD["x.zip"].rsplit(b"x.jsonl", 1))
+    ],  # a member without a name
 }
 
 

@@ -23,7 +23,9 @@ INSPECT = sample(
     messages=[{"role": "user", "content": "attachment://a"}],
     attachments={"a": "long"},
 )
-ENGINE = "\n".join([text for text, _ in SAID] + [text for _, text, _ in TROUBLES]).encode()
+ENGINE = "\n".join(
+    [text for text, _ in SAID] + [text for _, text, _ in TROUBLES]
+).encode()
 TRACE = [
     {"timestamp": n, "input_length": 5 + n, "output_length": 2, "hash_ids": [0, n]}
     for n in range(4)
@@ -79,7 +81,10 @@ def test_a_trace(tmp_path: Path, name: str) -> None:
             read_trace(tmp_path / name)
 
     some = damaged(table) | changed(TRACE).map(in_lines) | damaged(in_lines(TRACE))
-    past = [(b'{"input_length": NaN, "output_length": 1}',), (b'{"input_length": 1e400}',)]
+    past = [
+        (b'{"input_length": NaN, "output_length": 1}',),
+        (b'{"input_length": 1e400}',),
+    ]
     explore(check, some, past=past)
 
 

@@ -14,7 +14,9 @@ from tests.verification.odd_server import event as text_event
 from tests.verification.test_endpoint import VLLM, measure, workload
 
 EVENT = {
-    "choices": [{"index": 0, "text": "a", "delta": {"content": "a"}, "finish_reason": None}],
+    "choices": [
+        {"index": 0, "text": "a", "delta": {"content": "a"}, "finish_reason": None}
+    ],
     "usage": {"prompt_tokens": 5, "completion_tokens": 3},
     "error": None,
 }
@@ -29,7 +31,9 @@ def sent(content: Any) -> bytes:
 EVENTS = (
     changed(EVENT).map(sent)
     | damaged(sent(EVENT))
-    | st.sampled_from([text_event("a"), text_event("b"), usage(5, 3), DONE, b"\n", b": x\n"])
+    | st.sampled_from(
+        [text_event("a"), text_event("b"), usage(5, 3), DONE, b"\n", b": x\n"]
+    )
 )
 PAST = [
     [sent({"choices": 5})],
@@ -61,8 +65,13 @@ def test_a_whole_run(server: OddServer) -> None:
             orjson.dumps(found[1:])  # what of it goes into verify.json
 
     some = st.just(MODELS) | changed(MODELS) | anything
-    endless = VLLM.format(preemptions="+Inf", finished="NaN", queries="-Inf", hits="1e999").encode()
+    endless = VLLM.format(
+        preemptions="+Inf", finished="NaN", queries="-Inf", hits="1e999"
+    ).encode()
     past = [(case, MODELS, COUNTERS.encode()) for case in PAST]
-    past += [([DONE], MODELS, odd) for odd in (endless, COUNTERS.replace("100", "nan").encode())]
+    past += [
+        ([DONE], MODELS, odd)
+        for odd in (endless, COUNTERS.replace("100", "nan").encode())
+    ]
     counters = damaged(COUNTERS.encode())
     explore(check, st.lists(EVENTS, max_size=6), some, counters, past=past)

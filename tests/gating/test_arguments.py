@@ -6,7 +6,12 @@ What vLLM makes of these words was asked of 0.28's own parser (test_real_flags a
 import pytest
 
 from chunkscope.errors import InputError
-from chunkscope.gating.read_arguments import from_model_args, from_words, from_yaml, read_arguments
+from chunkscope.gating.read_arguments import (
+    from_model_args,
+    from_words,
+    from_yaml,
+    read_arguments,
+)
 from chunkscope.vllm.enums import Entry
 
 V28 = (0, 28, 0)
@@ -35,7 +40,11 @@ V28 = (0, 28, 0)
 )
 def test_words_are_read_as_vllm_reads_them(text, values):
     read = from_words(text, V28)
-    assert (read.settings.given(), read.refusals, read.entry) == (values, (), Entry.SERVE)
+    assert (read.settings.given(), read.refusals, read.entry) == (
+        values,
+        (),
+        Entry.SERVE,
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +74,11 @@ def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script
     path = tmp_path / "start.sh"
     path.write_text(script)
     read = read_arguments(path, V28)
-    assert (read.model, read.settings.given(), read.refusals) == ("org/m", {"max_num_seqs": 8}, ())
+    assert (read.model, read.settings.given(), read.refusals) == (
+        "org/m",
+        {"max_num_seqs": 8},
+        (),
+    )
 
 
 POD = "---\napiVersion: v1\n---\napiVersion: v1\nspec: {containers: [{image: logger}, %s]}\n"
@@ -73,7 +86,8 @@ COMPOSE = "x: &x {image: a/vllm-openai, command: org/m --max-num-seqs 8}\nservic
 CONTAINERS = {
     "args.yaml": POD % "{image: vllm/vllm-openai, args: [org/m, --max-num-seqs, '8']},"
     " {image: a, args: [sh, -c, echo for vllm serve]}",
-    "command.yml": POD % "{image: a, command: [vllm, serve, org/m], args: [--max-num-seqs, 8]}",
+    "command.yml": POD
+    % "{image: a, command: [vllm, serve, org/m], args: [--max-num-seqs, 8]}",
     "script.yaml": POD
     % "{image: a, command: [sh, -ec], args: ['vllm serve org/m --max-num-seqs=8']}",
     "compose.yaml": COMPOSE % "",
@@ -95,30 +109,62 @@ CONTAINERS = {
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_of_a_manifest_or_dockerfile_the_container_that_runs_vllm_is_read(tmp_path, name):
+def test_of_a_manifest_or_dockerfile_the_container_that_runs_vllm_is_read(
+    tmp_path, name
+):
     (tmp_path / name).write_text(CONTAINERS[name])
     read = read_arguments(tmp_path / name, V28)
-    assert (read.model, read.settings.given(), read.refusals) == ("org/m", {"max_num_seqs": 8}, ())
+    assert (read.model, read.settings.given(), read.refusals) == (
+        "org/m",
+        {"max_num_seqs": 8},
+        (),
+    )
     assert not read.others
 
 
 @pytest.mark.parametrize("words", ["--max-num-seqs 8", '["--max-num-seqs", "8"] # few'])
 def test_docker_hands_words_that_are_no_list_to_a_shell(tmp_path, words):
     """So vLLM gets `/bin/sh -c '--max-num-seqs 8'`."""
-    (tmp_path / "Dockerfile").write_text(f'ENTRYPOINT ["vllm", "serve", "m"]\nCMD {words}')
+    (tmp_path / "Dockerfile").write_text(
+        f'ENTRYPOINT ["vllm", "serve", "m"]\nCMD {words}'
+    )
     assert read_arguments(tmp_path / "Dockerfile", V28).refusals
 
 
 REFUSED = (
     *("--enable-chunked-prefill=False", "--max-num-seqs 1K", "--max-model-len 2.5K"),
-    *("--max-model-len 8,192", "--gpu-memory-utilization 90%", "--gpu-memory-utilization nan"),
-    *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
-    *("$@", "--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
+    *(
+        "--max-model-len 8,192",
+        "--gpu-memory-utilization 90%",
+        "--gpu-memory-utilization nan",
+    ),
+    *(
+        f"--max-num-seqs {'9' * 400}",
+        "--max-num-seqs",
+        "--max-num-seqs --enable-chunked-prefill",
+    ),
+    *(
+        "$@",
+        "--max-num 64",
+        "--Max-Num-Seqs 2",
+        "--bogus-flag-xyz 3",
+        "--scheduling-policy x",
+    ),
     *("--eplb-config x", "--help", "org/m -- stray", "--served-model-name a $MORE"),
-    *("vllm serve other --model org/m", "docker run --entrypoint sh a/vllm-openai x --model m"),
-    *(f"{x}\nvllm serve m -tp $N" for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")),
+    *(
+        "vllm serve other --model org/m",
+        "docker run --entrypoint sh a/vllm-openai x --model m",
+    ),
+    *(
+        f"{x}\nvllm serve m -tp $N"
+        for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")
+    ),
     *(f"{x}\nvllm serve m -tp $N" for x in ("(\nN=8\n)", "N=8\nprintf -v N 9")),
-    *("vllm serve m -tp $N\nN=8", "N=8\nvllm serve m -tp \\$N", "A=(-tp 8)\nvllm serve m -pp $A"),
+    *(
+        "vllm serve m -tp $N\nN=8",
+        "N=8\nvllm serve m -tp \\$N",
+        "A=(-tp 8)\nvllm serve m -pp $A",
+    ),
     *("vllm serve m --api-key $(a $(b $(c))) -tp 8", "vllm serve m >| log"),
 )
 
@@ -134,11 +180,16 @@ def test_yaml_is_turned_into_words_as_vllm_does():
         "hf-overrides: {a: 1}\nport: 8000",
         V28,
     )
-    assert read.settings.given() == {"enable_chunked_prefill": False, "max_model_len": 4096}
+    assert read.settings.given() == {
+        "enable_chunked_prefill": False,
+        "max_model_len": 4096,
+    }
     assert (read.refusals, read.model) == ((), "org/m")
     assert read.others == {"lora_modules": "a b", "hf_overrides": "{}"}
     dropped = from_yaml("enable-chunked-prefill: false\nenforce-eager: false", V28)
-    assert [refusal.argument for refusal in dropped.refusals] == ["enable_chunked_prefill"]
+    assert [refusal.argument for refusal in dropped.refusals] == [
+        "enable_chunked_prefill"
+    ]
 
 
 def test_what_no_setting_stands_for_is_kept_as_it_is_written():
@@ -150,29 +201,47 @@ def test_what_no_setting_stands_for_is_kept_as_it_is_written():
         ("--config other.yaml", {"config": "other.yaml"}),
         ("--who knows this", {"who": "knows this"}),
         ("-cc.mode=0", {"compilation_config": "-cc.mode=0"}),
-        ("--hf-overrides.num_layers 1", {"hf_overrides": "--hf-overrides.num-layers 1"}),
+        (
+            "--hf-overrides.num_layers 1",
+            {"hf_overrides": "--hf-overrides.num-layers 1"},
+        ),
     ):
         assert from_words(text, V28).others == others, text
 
 
 def test_what_is_taken_depends_on_the_version():
     new, old = "--max-model-len auto", "--swap-space 4"
-    assert [bool(from_words(new, (0, n, 0)).refusals) for n in (13, 14)] == [True, False]
-    assert [bool(from_words(old, (0, n, 0)).refusals) for n in (17, 18)] == [False, True]
+    assert [bool(from_words(new, (0, n, 0)).refusals) for n in (13, 14)] == [
+        True,
+        False,
+    ]
+    assert [bool(from_words(old, (0, n, 0)).refusals) for n in (17, 18)] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "values"),
     [
         ("pretrained=a/b,max_model_len=4096", {"max_model_len": 4096}),
-        ("A=b\nlm_eval -M vllm --model_args='pretrained=a b,max_num_seqs=8'", {"max_num_seqs": 8}),
-        ("lm-eval run -M vllm \\\n -a pretrained=a max_num_seqs=8 --tasks t", {"max_num_seqs": 8}),
+        (
+            "A=b\nlm_eval -M vllm --model_args='pretrained=a b,max_num_seqs=8'",
+            {"max_num_seqs": 8},
+        ),
+        (
+            "lm-eval run -M vllm \\\n -a pretrained=a max_num_seqs=8 --tasks t",
+            {"max_num_seqs": 8},
+        ),
         (
             "pip install lm_eval -U\nlm_eval -t $T --max_batch_size 8 -b auto:4 --model vllm "
             "-a 'dtype=auto,\nseed=1' >$(date +%F -u)\nx --max_batch_size 9",
             {"max_num_seqs": 8},
         ),
-        ("max_length=4096,\n max_batch_size=8", {"max_model_len": 4096, "max_num_seqs": 8}),
+        (
+            "max_length=4096,\n max_batch_size=8",
+            {"max_model_len": 4096, "max_num_seqs": 8},
+        ),
         (
             '{"max_model_len": 4096, "enable_chunked_prefill": false}',
             {"max_model_len": 4096, "enable_chunked_prefill": False},
@@ -184,17 +253,25 @@ def test_model_args_are_read_as_lm_eval_reads_them(text, values):
     read = from_model_args(text, V28)
     assert read.settings.given() == values
     assert read.entry is Entry.LLM
-    assert read.defaults.given() == {"gpu_memory_utilization": 0.9}, "the harness has its own idea"
+    assert read.defaults.given() == {"gpu_memory_utilization": 0.9}, (
+        "the harness has its own idea"
+    )
 
 
 def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
     text = "pretrained=m,dtype=auto,port=1,bogus=2,max_num_s=3,max_length=1,max_model_len=2,"
-    read = from_model_args(f"{text}max_num_seqs=4K,device=cpu,batch_size=AUTO,max_gen_toks=9", V28)
+    read = from_model_args(
+        f"{text}max_num_seqs=4K,device=cpu,batch_size=AUTO,max_gen_toks=9", V28
+    )
     faults = [refusal.argument for refusal in read.refusals]
     assert faults == ["port", "bogus", "max_num_s", "max_length", "max_num_seqs"]
     assert (read.model, read.others) == ("m", {"max_gen_toks": "9"})
-    assert [*from_model_args("lm_eval -M vllm -a dtype=auto", V28).others] == ["batch_size"]
-    assert not from_model_args("for x in y; do lm_eval -M vllm -a seed=0 -b auto; done", V28).others
+    assert [*from_model_args("lm_eval -M vllm -a dtype=auto", V28).others] == [
+        "batch_size"
+    ]
+    assert not from_model_args(
+        "for x in y; do lm_eval -M vllm -a seed=0 -b auto; done", V28
+    ).others
 
 
 YAML = (
@@ -205,21 +282,45 @@ YAML = (
     *(b"a: [", b"a: " + b"[" * 1000),
     b"!!python/object:os.system {}",
 )
-TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
-TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'", b"vllm() { :; }\nvllm serve a")
-TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a", b"lm_eval -M hf -a a=1")
+TEXT = (
+    b"--x 'open",
+    b"a=1,b",
+    b"a=1,=2",
+    b"{",
+    b"\xff\xfe\x00",
+    None,
+    b"lm_eval --tasks t",
+)
+TEXT += (
+    b"vllm serve a\nvllm serve b",
+    b"sh -c 'vllm serve a'",
+    b"vllm() { :; }\nvllm serve a",
+)
+TEXT += (
+    b"vllm serve a \\\r\n--seed 1",
+    b"alias vllm=x\nvllm serve a",
+    b"lm_eval -M hf -a a=1",
+)
 TEXT += (
     b'FROM a/vllm-openai\nENTRYPOINT ["x"]',
     b'FROM a/vllm-openai\nENTRYPOINT vllm serve a\nCMD ["a", "--seed", "1"]',
     b'FROM a\nENTRYPOINT ["vllm", "serve"]\nFROM b\nCMD ["a"]',
     b"from vllm import LLM\nLLM('m', seed=1)",
 )
-TEXT += (b"lm_eval -M vllm -a a=1 -s $X", b"lm_eval -a a=1 -M vllm `x`", b"lm_eval -C x -M vllm")
-TEXT += (b"cd b && vllm serve a; vllm serve b", b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2")
+TEXT += (
+    b"lm_eval -M vllm -a a=1 -s $X",
+    b"lm_eval -a a=1 -M vllm `x`",
+    b"lm_eval -C x -M vllm",
+)
+TEXT += (
+    b"cd b && vllm serve a; vllm serve b",
+    b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2",
+)
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [*(("a.yaml", text) for text in YAML), *(("a.txt", text) for text in TEXT)]
+    ("name", "data"),
+    [*(("a.yaml", text) for text in YAML), *(("a.txt", text) for text in TEXT)],
 )
 def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path, name, data):
     if data is not None:
@@ -234,7 +335,10 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
     read = read_arguments(tmp_path / "args.conf", V28, "vllm-yaml")
     assert read.settings.given() == {"max_num_seqs": 8}
     for script, names in (
-        ("# VLLM_A=1\nexport VLLM_B VLLM_LOGGING_LEVEL=INFO\nvllm serve $VLLM_M", ["VLLM_B"]),
+        (
+            "# VLLM_A=1\nexport VLLM_B VLLM_LOGGING_LEVEL=INFO\nvllm serve $VLLM_M",
+            ["VLLM_B"],
+        ),
         ("export N='#  #' VLLM_LOGITS=1\nvllm serve m", ["VLLM_LOGITS"]),
         ("export $(cat .env)\n. /v/bin/activate; vllm serve m", ["export"]),
         (". x && source activate\nvllm serve m", ["."]),
@@ -246,12 +350,18 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
             " environment: {VLLM_E: 1, A: '${VLLM_F}'}}}",
             ["VLLM_E", "eval"],
         ),
-        ("services: {a: {extends: {service: b}, build: ., command: vllm serve m}}", ["extends"]),
+        (
+            "services: {a: {extends: {service: b}, build: ., command: vllm serve m}}",
+            ["extends"],
+        ),
         ("vllm serve m --served-model-name extends &\nVLLM_PID=$!\nwait $VLLM_PID", []),
         ("EnvironmentFile=/etc/x\nExecStart=/bin/vllm serve m", ["EnvironmentFile"]),
         ("set -a; . ./x; source y\nvllm serve m", [".", "source"]),
         ('eval "$(cat x)"; echo --seed 1 | xargs vllm serve m', ["eval", "xargs"]),
-        ("env A=1 vllm serve m --api-key $(cat x); env $(cat x) nohup vllm bench", ["env"]),
+        (
+            "env A=1 vllm serve m --api-key $(cat x); env $(cat x) nohup vllm bench",
+            ["env"],
+        ),
     ):
         (tmp_path / "start.sh").write_text(script)
         assert [*read_arguments(tmp_path / "start.sh", V28).others] == names

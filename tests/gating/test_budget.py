@@ -30,7 +30,9 @@ def test_the_own_file_comes_before_the_projects(tmp_path, monkeypatch):
     Path("chunkscope.toml").write_text(TABLE)
     assert find_budget().budget.data.p95 == 1000
     Path("pyproject.toml").write_text("[")
-    assert find_budget().budget.data.p95 == 1000, "a damaged file that is not read is no matter"
+    assert find_budget().budget.data.p95 == 1000, (
+        "a damaged file that is not read is no matter"
+    )
     Path("chunkscope.toml").unlink()
     with pytest.raises(InputError, match=r"pyproject\.toml"):
         find_budget()
@@ -67,12 +69,21 @@ def test_a_mistake_is_an_error_that_names_its_place(tmp_path, text, place):
 def test_an_annotation_stands_at_the_line_of_its_key_or_table():
     text = '# a\n[gate.data]\np95 = 1\n\n[gate.data.of."a b"]\np50 = 2\n'
     result = GateResult(budget=Path("b"), folder=Path("r"), checks=(), text=text)
-    places = [("data", "p95"), ("data", "max"), ("data", "of", "a b", "p50"), ("drift", "p50")]
-    lines = [result.line_of(Check(name="x", passed=False, key=place)) for place in places]
+    places = [
+        ("data", "p95"),
+        ("data", "max"),
+        ("data", "of", "a b", "p50"),
+        ("drift", "p50"),
+    ]
+    lines = [
+        result.line_of(Check(name="x", passed=False, key=place)) for place in places
+    ]
     assert lines == [3, 2, 6, None]
 
 
-@pytest.mark.parametrize("budget", ["[data]", "[speed]", "[freshness]\ndata = false", ""])
+@pytest.mark.parametrize(
+    "budget", ["[data]", "[speed]", "[freshness]\ndata = false", ""]
+)
 def test_a_gate_that_checks_nothing_is_an_error(place, budget):
     place.save_profile()
     place.save_verification()
@@ -87,7 +98,9 @@ def full(place):
     plan = place.save_plan(made)
     place.save_verification(run("plan"), plan_digest=plan.digest())
     made.save(place.folder / "baseline" / "profile.json")
-    place.write("vllm.yaml", emit(plan, Target.VLLM_YAML).text + "\nenforce-eager: true\n")
+    place.write(
+        "vllm.yaml", emit(plan, Target.VLLM_YAML).text + "\nenforce-eager: true\n"
+    )
     return place
 
 
@@ -124,7 +137,15 @@ def test_what_init_writes_passes_and_says_the_value_of_its_day(full):
     gate = tomllib.loads(path.read_text())["gate"]
     assert gate["data"]["longest_prompt"] == {"limit": 4400, "today": 4000}
     assert gate["settings"]["allow"] == ["enforce_eager"]
-    assert {*gate} == {"data", "drift", "settings", "memory", "slo", "speed", "freshness"}
+    assert {*gate} == {
+        "data",
+        "drift",
+        "settings",
+        "memory",
+        "slo",
+        "speed",
+        "freshness",
+    }
     failed = [check.title for check in result_of(full, path).failed]
     assert failed == []
 
@@ -137,7 +158,9 @@ def test_what_fails_today_is_left_out_and_named(place):
     assert result_of(place, path).passed
     sample = replace(made.datasets[0], sample=Sample(rows=50, out_of=99, seed=0))
     place.save_profile(replace(made, datasets=(sample,)))
-    assert tomllib.loads(start(place).read_text())["gate"]["data"]["allow_sample"] is True
+    assert (
+        tomllib.loads(start(place).read_text())["gate"]["data"]["allow_sample"] is True
+    )
     (place.reports / "profile.json").unlink()
     with pytest.raises(InputError):
         start(place)
@@ -146,15 +169,21 @@ def test_what_fails_today_is_left_out_and_named(place):
 def test_update_moves_what_init_wrote_and_what_fails_and_leaves_the_rest(place):
     place.save_profile(data=[10, 1000])
     path = start(place)
-    chosen = path.read_text().replace("min_rows = { limit = 1, today = 2 }", "min_rows = 2  # mine")
-    path.write_text(f"# my words\n{chosen}".replace("bad_rows", "p50 = 600  # moved\nbad_rows"))
+    chosen = path.read_text().replace(
+        "min_rows = { limit = 1, today = 2 }", "min_rows = 2  # mine"
+    )
+    path.write_text(
+        f"# my words\n{chosen}".replace("bad_rows", "p50 = 600  # moved\nbad_rows")
+    )
     place.save_profile(data=[10, 500, 2000])
     file = parse_budget(path.read_text(), path)
     text = updated_text(file, load_findings(place.reports))
     gate = tomllib.loads(text)["gate"]["data"]
     assert gate["longest_prompt"] == {"limit": 2200, "today": 2000}
     assert (gate["min_rows"], "# mine" in text, "# my words" in text) == (2, True, True)
-    assert (gate["p50"], "p50 = 600  # moved" in text) == (600, True), "500 tokens keep it"
+    assert (gate["p50"], "p50 = 600  # moved" in text) == (600, True), (
+        "500 tokens keep it"
+    )
     path.write_text(text)
     assert result_of(place, path).passed
     again = updated_text(parse_budget(text, path), load_findings(place.reports))
@@ -166,15 +195,23 @@ def test_update_no_longer_asks_for_a_dataset_that_is_gone(place):
     path = start(place)
     path.write_text(path.read_text() + "[gate.data.of.goes]\np95 = 10\n")
     place.save_profile(stays=[10])
-    text = updated_text(parse_budget(path.read_text(), path), load_findings(place.reports))
+    text = updated_text(
+        parse_budget(path.read_text(), path), load_findings(place.reports)
+    )
     data = tomllib.loads(text)["gate"]["data"]
     assert (data["datasets"], data.get("of", {})) == (["stays"], {})
 
 
 def test_a_command_is_offered_only_where_it_helps(full):
-    budget = '[data]\nmax_model_len = 9\n[slo]\nmakespan = "1ms"\n[outputs]\nequal = "99%"'
+    budget = (
+        '[data]\nmax_model_len = 9\n[slo]\nmakespan = "1ms"\n[outputs]\nequal = "99%"'
+    )
     length, slo, outputs = (check.remedy for check in full.gate(budget).failed)
-    assert (length, outputs, slo.split()[:3]) == ("", "", ["chunkscope", "gate", "--update"])
+    assert (length, outputs, slo.split()[:3]) == (
+        "",
+        "",
+        ["chunkscope", "gate", "--update"],
+    )
 
 
 def test_update_does_not_take_figures_of_other_data(place):
@@ -184,5 +221,7 @@ def test_update_does_not_take_figures_of_other_data(place):
     limits = f'[gate.memory.predicted]\nactivation_peak = "1MiB"\n{kept}\n'
     path = place.write("chunkscope.toml", limits)
     place.save_profile(replace(made, datasets=made.datasets[:0]))
-    text = updated_text(parse_budget(path.read_text(), path), load_findings(place.reports))
+    text = updated_text(
+        parse_budget(path.read_text(), path), load_findings(place.reports)
+    )
     assert text == path.read_text()

@@ -27,7 +27,9 @@ def test_a_length_passes_at_its_value_and_fails_below(place, key, limit):
     failed = place.one(f"[data]\n{key} = {limit - 1}")
     assert (failed.limit, failed.value, failed.unit) == (limit - 1, limit, "tokens")
     place.save_profile(data=[limit - 1, limit, limit])
-    assert not place.one(f"[data]\n{key} = {limit - 1}").passed, "nothing is rounded in its favour"
+    assert not place.one(f"[data]\n{key} = {limit - 1}").passed, (
+        "nothing is rounded in its favour"
+    )
 
 
 def test_rows_may_not_become_fewer_and_bad_ones_not_more(place):
@@ -40,12 +42,19 @@ def test_a_dataset_must_be_there_and_have_rows(place):
     place.save_profile(of(dataset("full", [5]), dataset("empty", [])))
     assert place.one('[data]\ndatasets = ["full"]').passed
     failed = place.gate('[data]\ndatasets = ["empty", "fulll"]').failed
-    assert [(check.subject, check.value) for check in failed] == [("empty", 0), ("fulll", 0)]
+    assert [(check.subject, check.value) for check in failed] == [
+        ("empty", 0),
+        ("fulll", 0),
+    ]
 
 
-def test_no_prompt_is_refused_at_exactly_its_length_and_the_output_of_its_dataset(place):
+def test_no_prompt_is_refused_at_exactly_its_length_and_the_output_of_its_dataset(
+    place,
+):
     place.save_profile(data=[10, 744])
-    assert place.one("[data]\nmax_model_len = 1000").passed, "256 tokens unless a plan says"
+    assert place.one("[data]\nmax_model_len = 1000").passed, (
+        "256 tokens unless a plan says"
+    )
     failed = place.one("[data]\nmax_model_len = 999")
     assert (failed.passed, failed.value) == (False, 1)
     plan = place.save_plan(place.save_profile(scored=[990], written=[700]))
@@ -59,8 +68,13 @@ def test_a_dataset_can_have_limits_of_its_own(place):
     place.save_profile(short=[10], long=[5000])
     budget = '[data.of.{}]\nlongest_prompt = 4999\np95 = "5K"'
     checks = place.gate(budget.format("long")).checks
-    assert [(c.place[-1], c.passed) for c in checks] == [("longest_prompt", False), ("p95", True)]
-    assert {(c.place[:-1], c.subject) for c in checks} == {(("data", "of", "long"), "long")}
+    assert [(c.place[-1], c.passed) for c in checks] == [
+        ("longest_prompt", False),
+        ("p95", True),
+    ]
+    assert {(c.place[:-1], c.subject) for c in checks} == {
+        (("data", "of", "long"), "long")
+    }
     assert place.gate(budget.format("short")).passed
     assert not place.one(budget.format("lung")).passed
 
@@ -84,7 +98,9 @@ def test_a_sample_is_no_evidence_about_the_whole_unless_that_is_allowed(place, l
     assert not failed.passed
     assert failed.reason.values == {"dataset": "a", "rows": 1, "out_of": 100}
     assert place.one(f"[data]\n{line}\nallow_sample = true").passed
-    assert place.one("[data]\nmin_rows = 100").passed, "a sample does not make the data smaller"
+    assert place.one("[data]\nmin_rows = 100").passed, (
+        "a sample does not make the data smaller"
+    )
 
 
 BASE = '[drift]\nbaseline = "baseline.json"\n'
@@ -143,7 +159,9 @@ def count(place, rows, name="rows.jsonl"):
     ("rows", "added", "removed"),
     [
         pytest.param(ROWS[::-1], 0, 0, id="another order"),
-        pytest.param([*ROWS[:3], {"prompt": "question 9", "answer": 3}], 1, 1, id="as long"),
+        pytest.param(
+            [*ROWS[:3], {"prompt": "question 9", "answer": 3}], 1, 1, id="as long"
+        ),
     ],
 )
 def test_rows_that_changed_fail_however_long_they_are(place, rows, added, removed):
@@ -159,11 +177,18 @@ def test_rows_that_changed_fail_however_long_they_are(place, rows, added, remove
 @pytest.mark.parametrize(
     "baseline",
     [
-        *({"digest": "1"}, {"chat_template": "1"}, {"special_tokens_added": 1}, {"kind": "none"}),
+        *(
+            {"digest": "1"},
+            {"chat_template": "1"},
+            {"special_tokens_added": 1},
+            {"kind": "none"},
+        ),
         *(None, "{", '{"schema": "chunkscope/plan/1"}', "[1]"),
     ],
 )
-def test_a_baseline_of_another_tokenizer_or_none_is_an_error_that_names_it(place, baseline):
+def test_a_baseline_of_another_tokenizer_or_none_is_an_error_that_names_it(
+    place, baseline
+):
     made = place.save_profile(data=[5])
     if isinstance(baseline, dict):
         commit(place, replace(made, tokenizer=replace(TOKENIZER, **baseline)))
@@ -171,12 +196,16 @@ def test_a_baseline_of_another_tokenizer_or_none_is_an_error_that_names_it(place
         place.write("baseline.json", baseline)
     with pytest.raises(InputError, match=r"baseline\.json") as error:
         place.gate(f'{BASE}p95 = "900%"')
-    assert ("cp " in error.value.hint) == (baseline is None), "nothing that is there is replaced"
+    assert ("cp " in error.value.hint) == (baseline is None), (
+        "nothing that is there is replaced"
+    )
     with pytest.raises(InputError, match="today's profile"):
         place.gate('[drift]\nbaseline = "reports/profile.json"\np95 = "10%"')
 
 
-LINES = '{"prompt": "one two three", "answer": "a"}\n{"prompt": "four", "answer": "b"}\n'
+LINES = (
+    '{"prompt": "one two three", "answer": "a"}\n{"prompt": "four", "answer": "b"}\n'
+)
 DATA = "[freshness]\ndata = true"
 
 
@@ -197,8 +226,13 @@ def failed_subjects(place, budget):
 
 def test_data_that_has_not_changed_passes_from_whatever_folder(analyzed, monkeypatch):
     checks = analyzed.gate(DATA).checks
-    assert [(c.subject, c.passed) for c in checks] == [("a", True), ("pack/inner", True)]
-    elsewhere = analyzed.write("elsewhere/data/a.jsonl", '{"prompt": "another"}\n').parents[1]
+    assert [(c.subject, c.passed) for c in checks] == [
+        ("a", True),
+        ("pack/inner", True),
+    ]
+    elsewhere = analyzed.write(
+        "elsewhere/data/a.jsonl", '{"prompt": "another"}\n'
+    ).parents[1]
     monkeypatch.chdir(elsewhere)
     assert analyzed.gate(DATA).passed
     assert Path.cwd() == elsewhere
@@ -211,7 +245,11 @@ def test_what_changed_is_gone_or_is_new_fails_by_its_name(analyzed):
     assert failed_subjects(analyzed, DATA) == ["a"]
     with zipfile.ZipFile(analyzed.folder / "data/pack.zip", "a") as archive:
         archive.writestr("more.txt", "more")
-    assert failed_subjects(analyzed, DATA) == ["a", "pack/inner", "data/pack.zip/more.txt"]
+    assert failed_subjects(analyzed, DATA) == [
+        "a",
+        "pack/inner",
+        "data/pack.zip/more.txt",
+    ]
 
 
 @pytest.mark.parametrize("path", ["data", "data/*", "data/**/*.jsonl"])
@@ -242,7 +280,9 @@ def test_a_plan_belongs_to_its_profile_whenever_that_was_counted(place):
     place.save_plan(made)
     assert place.one("[freshness]\nplan = true").passed
     place.save_profile(replace(made, created="2030-01-01T00:00:00+00:00"))
-    assert place.one("[freshness]\nplan = true").passed, "the same content, counted again"
+    assert place.one("[freshness]\nplan = true").passed, (
+        "the same content, counted again"
+    )
     place.save_profile(data=[1, 2, 3])
     failed = place.one("[freshness]\nplan = true")
     assert (failed.passed, failed.value) == (False, "another")

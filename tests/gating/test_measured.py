@@ -29,7 +29,9 @@ def test_a_figure_may_be_as_bad_as_the_limit(place):
 def test_what_was_not_measured_fails(place):
     place.save_verification(measured())
     check = place.one('[outputs]\nequal = "10%"')
-    assert (check.passed, check.value) == (False, None), "random weights are no evidence"
+    assert (check.passed, check.value) == (False, None), (
+        "random weights are no evidence"
+    )
     place.save_verification(measured(gap_s=None))
     check = place.one('[speed]\nitl_p95 = "99h"')
     assert (check.passed, check.value) == (False, None)
@@ -78,7 +80,9 @@ def test_memory_is_checked_as_predicted_and_as_measured(place):
     held = plan.requests_of(plan.decision.p95)
     assert place.one(f"[memory.predicted]\nkv_requests_of_p95 = {held}").passed
     assert not place.one(f"[memory.predicted]\nkv_requests_of_p95 = {held + 1}").passed
-    assert not place.one("[memory.measured]\nkv_requests_of_p95 = 1").passed, "predicted alone"
+    assert not place.one("[memory.measured]\nkv_requests_of_p95 = 1").passed, (
+        "predicted alone"
+    )
     place.save_plan(made, model=None, gpu=None, dataset="data")
     check = place.one('[memory.predicted]\nactivation_peak = "999GiB"')
     assert (check.passed, check.subject) == (False, "plan, data alone")

@@ -55,7 +55,9 @@ def shell(script: str, place: Path, **env: str) -> subprocess.CompletedProcess[s
     usual = {k: v for k, v in os.environ.items() if not k.startswith("GITHUB_")}
     bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", HERE + script]
     env = {**usual, "PYTHONPATH": str(REPOSITORY), **env}
-    return subprocess.run(bash, cwd=place, env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        bash, cwd=place, env=env, capture_output=True, text=True, check=False
+    )
 
 
 Steps = list[subprocess.CompletedProcess[str]]
@@ -72,7 +74,9 @@ def run_job(place: Path) -> Steps:
 def run_action(place: Path, given: dict[str, str]) -> Steps:
     """Every `run:` step in turn, as GitHub runs them; a step that fails is the last."""
     action = yaml.safe_load((ACTION / "action.yml").read_text())
-    inputs = {name: about["default"] for name, about in action["inputs"].items()} | given
+    inputs = {
+        name: about["default"] for name, about in action["inputs"].items()
+    } | given
     assert set(inputs) == set(action["inputs"])
     done: Steps = []
     for step in action["runs"]["steps"]:
@@ -82,10 +86,15 @@ def run_action(place: Path, given: dict[str, str]) -> Steps:
         assert step["shell"] == "bash", "a composite action has to say so"
         assert "${{" not in step["run"], "what people write is no part of a script"
         env = {
-            name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda match: inputs[match[1]], value)
+            name: re.sub(
+                r"\$\{\{ inputs\.([\w-]+) \}\}", lambda match: inputs[match[1]], value
+            )
             for name, value in step.get("env", {}).items()
         }
-        env |= {"GITHUB_STEP_SUMMARY": str(place / "summary.md"), "GITHUB_ACTION_PATH": str(ACTION)}
+        env |= {
+            "GITHUB_STEP_SUMMARY": str(place / "summary.md"),
+            "GITHUB_ACTION_PATH": str(ACTION),
+        }
         done.append(shell(step["run"], place, **env))
         if done[-1].returncode:
             break
@@ -111,8 +120,12 @@ def grow(place: Path) -> None:
 
 def test_the_job_passes_on_unchanged_data_and_fails_when_it_grows(checkout):
     done = run_job(checkout)
-    assert [step.returncode for step in done] == [0] * 4, done[-1].stdout + done[-1].stderr
-    assert Path(done[0].stdout.strip()).resolve() == REPOSITORY.resolve(), "installs this very code"
+    assert [step.returncode for step in done] == [0] * 4, (
+        done[-1].stdout + done[-1].stderr
+    )
+    assert Path(done[0].stdout.strip()).resolve() == REPOSITORY.resolve(), (
+        "installs this very code"
+    )
     assert done[-1].stdout.startswith("::notice title=chunkscope gate::")
     assert "| ok: " in (checkout / "summary.md").read_text()
     grow(checkout)
@@ -121,7 +134,9 @@ def test_the_job_passes_on_unchanged_data_and_fails_when_it_grows(checkout):
     assert "title=data.longest_prompt::" in done[-1].stdout
     assert "title=drift.max of code_repair::" in done[-1].stdout
     assert "title=drift.content of code_repair::" in done[-1].stdout
-    assert "title=settings." not in done[-1].stdout, "longer prompts still fit the model's context"
+    assert "title=settings." not in done[-1].stdout, (
+        "longer prompts still fit the model's context"
+    )
     assert "| FAIL: " in (checkout / "summary.md").read_text()
 
 
@@ -133,7 +148,9 @@ def test_the_action_judges_what_is_committed_where_nothing_is_to_be_counted(chec
     (checkout / "chunkscope.toml").write_text("[gate]\n")
     _install, done = run_action(checkout, {})
     assert done.returncode == 3
-    assert done.stdout.startswith("::error file=chunkscope.toml,title=chunkscope gate cannot judge")
+    assert done.stdout.startswith(
+        "::error file=chunkscope.toml,title=chunkscope gate cannot judge"
+    )
 
 
 def test_what_stands_in_an_input_is_never_run(checkout):
@@ -152,5 +169,7 @@ def test_the_hook_passes_and_fails_likewise(checkout):
 
 
 def test_the_speed_example_is_a_budget(tmp_path):
-    budget = parse_budget(block("text", "[gate.speed]"), tmp_path / "chunkscope.toml").budget
+    budget = parse_budget(
+        block("text", "[gate.speed]"), tmp_path / "chunkscope.toml"
+    ).budget
     assert budget.speed.output_tokens_per_s == 4500

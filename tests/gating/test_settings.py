@@ -43,11 +43,17 @@ def about(place, subject, name=AS_GOOD):
 
 
 @pytest.mark.parametrize("must_be", ["equal", "as-good"])
-@pytest.mark.parametrize("lengths", [SHORT, MIXED, LONG], ids=["short", "mixed", "long"])
+@pytest.mark.parametrize(
+    "lengths", [SHORT, MIXED, LONG], ids=["short", "mixed", "long"]
+)
 @pytest.mark.parametrize(
     ("target", "name"),
     [
-        *((Target.VLLM_YAML, "vllm.yaml"), (Target.VLLM_ARGS, "a.txt"), (Target.LM_EVAL, "b.txt")),
+        *(
+            (Target.VLLM_YAML, "vllm.yaml"),
+            (Target.VLLM_ARGS, "a.txt"),
+            (Target.LM_EVAL, "b.txt"),
+        ),
         *((Target.KUBERNETES, "c.yaml"), (Target.DOCKER_COMPOSE, "d.yml")),
     ],
 )
@@ -66,7 +72,9 @@ def test_one_token_more_is_not_equal_and_a_default_written_out_is(place):
     commit(place, plan, max_num_batched_tokens=8_192)
     assert about(place, "max_num_batched_tokens", EQUAL).passed
     commit(place, plan, data_parallel_size=1)
-    assert place.gate(f'{ARGS}must_be = "equal"').passed, "one replica is what there is anyway"
+    assert place.gate(f'{ARGS}must_be = "equal"').passed, (
+        "one replica is what there is anyway"
+    )
     commit(place, plan, data_parallel_size=2)
     assert about(place, "data_parallel_size", EQUAL).value == 2
 
@@ -90,12 +98,16 @@ def test_what_is_as_fast_as_the_plan_or_changes_nothing_is_as_good(place):
         ({"kv_cache_dtype": "fp8"}, "kv_cache_dtype"),
     ],
 )
-def test_what_does_not_fit_or_is_slower_or_another_engine_is_not_as_good(place, changes, subject):
+def test_what_does_not_fit_or_is_slower_or_another_engine_is_not_as_good(
+    place, changes, subject
+):
     commit(place, prepare(place), **changes)
     check = about(place, subject)
     assert not check.passed
     if subject == TIME:
-        assert any(name.startswith(tuple(changes)) for name in check.reason.values["names"])
+        assert any(
+            name.startswith(tuple(changes)) for name in check.reason.values["names"]
+        )
 
 
 def test_a_shorter_context_that_refuses_no_prompt_is_as_good(place):
@@ -103,7 +115,10 @@ def test_a_shorter_context_that_refuses_no_prompt_is_as_good(place):
     commit(place, plan, max_model_len=4_256)
     assert about(place, "max_model_len").passed
     commit(place, plan, max_model_len=4_255)
-    assert (about(place, "max_model_len").passed, about(place, "max_model_len").value) == (False, 1)
+    assert (
+        about(place, "max_model_len").passed,
+        about(place, "max_model_len").value,
+    ) == (False, 1)
 
 
 def test_for_likelihoods_what_is_not_profiled_must_fit(place):
@@ -125,12 +140,18 @@ def test_a_plan_for_limits_is_judged_by_the_tightest_limit(place):
     assert about(place, TIME).passed
 
 
-@pytest.mark.parametrize(("planned", "actual", "passed"), [(0.9, 0.92, True), (0.99, 1.01, False)])
-def test_a_limit_that_the_plan_keeps_may_not_break(place, monkeypatch, planned, actual, passed):
+@pytest.mark.parametrize(
+    ("planned", "actual", "passed"), [(0.9, 0.92, True), (0.99, 1.01, False)]
+)
+def test_a_limit_that_the_plan_keeps_may_not_break(
+    place, monkeypatch, planned, actual, passed
+):
     plan = prepare(place, [3_000] * 40, slo="itl_p99=5s")
     commit(place, plan, max_num_seqs=1_000)
     uses = {1_024: planned, 1_000: actual}
-    monkeypatch.setattr(simulator.Simulator, "used", lambda _, one: uses[one.max_num_seqs])
+    monkeypatch.setattr(
+        simulator.Simulator, "used", lambda _, one: uses[one.max_num_seqs]
+    )
     assert about(place, TIME).passed is passed
 
 
@@ -161,13 +182,23 @@ def test_what_is_offered_writes_yaml_and_overwrites_no_script(place):
         ("eval.sh", "lm_eval -M vllm -b auto -a max_num_seqs=2", "--emit lm-eval"),
     ):
         path = place.write(name, text)
-        offered = {check.remedy for check in place.gate(f'[settings]\nfile = "{name}"').failed}
+        offered = {
+            check.remedy for check in place.gate(f'[settings]\nfile = "{name}"').failed
+        }
         assert len(offered) == 1
         assert offered.pop().endswith(end.format(path))
 
 
-UNJUDGED = ("num-gpu-blocks-override: 2", "quantization: fp8", "pipeline-parallel-size: 8")
-UNJUDGED += ("speculative-config: {method: ngram}", "enforce-e: true", "model: another/model")
+UNJUDGED = (
+    "num-gpu-blocks-override: 2",
+    "quantization: fp8",
+    "pipeline-parallel-size: 8",
+)
+UNJUDGED += (
+    "speculative-config: {method: ngram}",
+    "enforce-e: true",
+    "model: another/model",
+)
 
 
 @pytest.mark.parametrize("line", UNJUDGED)
@@ -187,10 +218,14 @@ def test_another_model_fails(place):
     words = emit(prepare(place), Target.VLLM_ARGS).text
     others = ("Instruct", 70), ("$MODEL", 0), ("other/llama-3.1-8b", 0)
     for model, size in (("llama-3.1-8b", 8), ("Instruct", 8), *others):
-        name = f"meta-llama/Llama-3.1-{size}B-Instruct" if model == "Instruct" else model
+        name = (
+            f"meta-llama/Llama-3.1-{size}B-Instruct" if model == "Instruct" else model
+        )
         place.write("a.txt", f"vllm serve {name} {words}")
         result = place.gate('[settings]\nfile = "a.txt"')
-        assert [check.subject for check in result.failed] == ([] if size == 8 else ["model"])
+        assert [check.subject for check in result.failed] == (
+            [] if size == 8 else ["model"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -204,7 +239,9 @@ def test_another_model_fails(place):
         ("{}", "0.24", True),
     ],
 )
-def test_what_the_named_version_refuses_fails_and_nothing_else(place, line, version, accepted):
+def test_what_the_named_version_refuses_fails_and_nothing_else(
+    place, line, version, accepted
+):
     prepare(place)
     place.write("vllm.yaml", line)
     result = place.gate(f'{ARGS}vllm_version = "{version}"')
@@ -215,7 +252,9 @@ def test_what_the_named_version_refuses_fails_and_nothing_else(place, line, vers
 
 def test_a_flag_of_a_vllm_newer_than_those_known_has_to_be_allowed(place):
     commit(place, prepare(place))
-    place.write("vllm.yaml", (place.folder / "vllm.yaml").read_text() + "\nbrand-new-flag: 3\n")
+    place.write(
+        "vllm.yaml", (place.folder / "vllm.yaml").read_text() + "\nbrand-new-flag: 3\n"
+    )
     newer = f'{ARGS}vllm_version = "0.99"\n'
     assert "brand_new_flag" in {check.subject for check in place.gate(ARGS).failed}
     (check,) = place.gate(newer).failed

@@ -14,7 +14,9 @@ def _configs() -> dict[str, dict[str, Any]]:
     models = json.loads(Path(__file__).with_suffix(".json").read_text())
     common = models.pop("common")
     return {
-        name: {key: value for key, value in {**common, **own}.items() if value != "absent"}
+        name: {
+            key: value for key, value in {**common, **own}.items() if value != "absent"
+        }
         for name, own in models.items()
     }
 

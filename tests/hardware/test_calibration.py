@@ -10,7 +10,13 @@ from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration, StepSamples, together
 from chunkscope.hardware.cost_model import GPU_TIMES, CostSource, CostTarget, cost_model
 from chunkscope.hardware.gpus import Parallel, find_gpu
-from chunkscope.hardware.step_time import AttentionWindow, Host, StepModel, assumed_host, step_model
+from chunkscope.hardware.step_time import (
+    AttentionWindow,
+    Host,
+    StepModel,
+    assumed_host,
+    step_model,
+)
 from chunkscope.models import find_model
 
 pytest.importorskip("scipy")
@@ -30,12 +36,18 @@ PRIOR = step_model(find_model("llama-3.1-8b"), find_gpu("h200"))
 BESIDE = replace(
     TRUE,
     per_request_s=0.0,
-    host=Host(fixed_s=1e-3, per_request_s=60e-6, per_prompt_s=0.1e-3, ungraphed_s=12e-3),
+    host=Host(
+        fixed_s=1e-3, per_request_s=60e-6, per_prompt_s=0.1e-3, ungraphed_s=12e-3
+    ),
 )
 
 
 def samples(
-    true: StepModel = TRUE, *, count: int = 600, noise: float = 0.02, longest: int = 4_000
+    true: StepModel = TRUE,
+    *,
+    count: int = 600,
+    noise: float = 0.02,
+    longest: int = 4_000,
 ) -> StepSamples:
     """Steps of a mixed workload, each a little off; one in fifty takes thrice as long."""
     chance = random.Random(1)
@@ -51,14 +63,20 @@ def samples(
         hiccup = 3 if noise and chance.random() < 0.02 else 1
         took = exact * chance.gauss(1, noise) * hiccup
         rows.append(("run", chunk, pairs, prompts, decodes, held, took))
-    return StepSamples(**dict(zip(COLUMNS, map(tuple, zip(*rows, strict=True)), strict=True)))
+    return StepSamples(
+        **dict(zip(COLUMNS, map(tuple, zip(*rows, strict=True)), strict=True))
+    )
 
 
 def only(steps: StepSamples, places: list[int]) -> StepSamples:
-    return StepSamples(**{n: tuple(getattr(steps, n)[k] for k in places) for n in COLUMNS})
+    return StepSamples(
+        **{n: tuple(getattr(steps, n)[k] for k in places) for n in COLUMNS}
+    )
 
 
-def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) -> Calibration:
+def calibration(
+    model: str = "llama-3.1-8b", gpu: str = "h200", **more: object
+) -> Calibration:
     facts = {
         "gpu": find_gpu(gpu).title,
         "device": "cuda",
@@ -80,9 +98,15 @@ def target(model="llama-3.1-8b", gpu="h200", vllm="0.28.0", tp=1) -> CostTarget:
 # -- fitting -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("true", [TRUE, replace(TRUE, experts_s=8e-3, expert_share=0.05)])
-@pytest.mark.parametrize(("noise", "near", "most"), [(0, 1e-3, 1e-4), (0.02, 0.1, 0.02)])
-def test_steps_give_their_model_back_and_noise_and_hiccups_hardly_move_it(true, noise, near, most):
+@pytest.mark.parametrize(
+    "true", [TRUE, replace(TRUE, experts_s=8e-3, expert_share=0.05)]
+)
+@pytest.mark.parametrize(
+    ("noise", "near", "most"), [(0, 1e-3, 1e-4), (0.02, 0.1, 0.02)]
+)
+def test_steps_give_their_model_back_and_noise_and_hiccups_hardly_move_it(
+    true, noise, near, most
+):
     step, error = fit_steps(samples(true, noise=noise), expert_share=true.expert_share)
     for name in GPU_TIMES:
         assert getattr(step, name) == pytest.approx(getattr(true, name), rel=near), name
@@ -99,10 +123,16 @@ def test_too_few_steps_are_an_input_error():
 
 
 @pytest.mark.parametrize(("noise", "near"), [(0, 0.05), (0.05, 0.10)])
-def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(noise, near):
+def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(
+    noise, near
+):
     steps = samples(BESIDE, count=4_000, noise=noise, longest=500)
     step, _ = fit_steps(steps, prior=PRIOR)
-    for tokens, pairs, held in ((8_192, 8_192 * 10_000, 0), (64, 0, 150_000), (256, 0, 20_000)):
+    for tokens, pairs, held in (
+        (8_192, 8_192 * 10_000, 0),
+        (64, 0, 150_000),
+        (256, 0, 20_000),
+    ):
         fitted, true = (one.gpu_s(tokens, pairs, held, 1) for one in (step, BESIDE))
         assert fitted == pytest.approx(true, rel=near)
     assert step.host.per_request_s == pytest.approx(60e-6, rel=near)
@@ -121,14 +151,19 @@ def test_few_or_odd_steps_still_give_a_sane_model(took):
     steps = replace(samples(count=25), duration_s=(took,) * 25)
     for prior in (None, StepModel(host=HOST), PRIOR):
         step = asdict(fit_steps(steps, prior=prior)[0])
-        times = [v for v in (*step.values(), *step["host"].values()) if isinstance(v, float)]
+        times = [
+            v for v in (*step.values(), *step["host"].values()) if isinstance(v, float)
+        ]
         assert all(0 <= time < 1e4 for time in times)
 
 
 def test_only_an_engine_that_schedules_ahead_hides_its_host():
     assert cost_model(None, calibration()).step.host == Host()
     assert cost_model(None, calibration(async_scheduling=True)).step.host != Host()
-    assert cost_model(None, calibration(async_scheduling=True, device="cpu")).step.host == Host()
+    assert (
+        cost_model(None, calibration(async_scheduling=True, device="cpu")).step.host
+        == Host()
+    )
 
 
 def test_steps_that_were_recorded_without_windows_are_simulated_without():
@@ -136,7 +171,10 @@ def test_steps_that_were_recorded_without_windows_are_simulated_without():
     recorded = calibration("gemma-2-9b")
     assert step_model(recorded.model, find_gpu("h200")).window.tokens == 4_096
     assert cost_model(None, recorded).step.window == AttentionWindow()
-    assert cost_model(target("gemma-2-9b", gpu="h100"), recorded).step.window == AttentionWindow()
+    assert (
+        cost_model(target("gemma-2-9b", gpu="h100"), recorded).step.window
+        == AttentionWindow()
+    )
 
 
 def test_several_calibrations_of_one_engine_are_fitted_together():
@@ -169,7 +207,9 @@ def test_a_calibration_of_the_same_engine_is_used_as_it_is(vllm):
 def test_one_of_another_engine_is_scaled_and_says_why(made_for, differing):
     cost = cost_model(target(**made_for), calibration())
     assert cost.source is CostSource.SCALED
-    assert [(note.code, note.values) for note in cost.notes] == [("scaled_steps", differing)]
+    assert [(note.code, note.values) for note in cost.notes] == [
+        ("scaled_steps", differing)
+    ]
 
 
 SCALED = {
@@ -190,9 +230,18 @@ def test_scaling_follows_flops_bytes_and_bandwidth(made_for, times):
 
 def test_of_another_model_only_the_host_carries_over():
     """It launched 12 ms of steps for which 18.5 are assumed: so the other one is launched, too."""
-    times = {"per_token_s": 1e-6, "per_prefill_pair_s": 1e-11, "per_decode_context_s": 1e-9}
-    recorded = calibration(async_scheduling=True, steps=samples(replace(BESIDE, **times)))
-    step, larger = cost_model(target("qwen3-30b-a3b"), recorded).step, find_model("qwen3-30b-a3b")
+    times = {
+        "per_token_s": 1e-6,
+        "per_prefill_pair_s": 1e-11,
+        "per_decode_context_s": 1e-9,
+    }
+    recorded = calibration(
+        async_scheduling=True, steps=samples(replace(BESIDE, **times))
+    )
+    step, larger = (
+        cost_model(target("qwen3-30b-a3b"), recorded).step,
+        find_model("qwen3-30b-a3b"),
+    )
     roofline = step_model(larger, find_gpu("h200"))
     assert replace(step, host=roofline.host) == roofline
     times = step.host.ungraphed_s / roofline.host.ungraphed_s

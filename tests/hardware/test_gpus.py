@@ -20,7 +20,9 @@ def test_memory_alone_is_a_gpu_of_unknown_speed(text, gib):
     assert gpu.speed is None
 
 
-@pytest.mark.parametrize("text", ["", "much", "-3GiB", "0GiB", "80 apples", "8,5GiB", "1e3", "80"])
+@pytest.mark.parametrize(
+    "text", ["", "much", "-3GiB", "0GiB", "80 apples", "8,5GiB", "1e3", "80"]
+)
 def test_what_is_no_amount_of_memory_is_refused(text):
     with pytest.raises(UsageError):
         find_gpu(text)
@@ -31,7 +33,11 @@ def test_what_is_no_amount_of_memory_is_refused(text):
     [
         *(("H200", "h200"), ("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100")),
         *(("4090", "rtx-4090"), ("RTX4090", "rtx-4090"), ("H100-SXM5-80GB", "h100")),
-        *(("NVIDIA A100-SXM4-80GB", "a100"), ("a100-80gb", "a100"), ("NVIDIA GB200", "gb200")),
+        *(
+            ("NVIDIA A100-SXM4-80GB", "a100"),
+            ("a100-80gb", "a100"),
+            ("NVIDIA GB200", "gb200"),
+        ),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-server"),
         *(("NVIDIA GeForce RTX 4090", "rtx-4090"), ("AMD Instinct MI300X", "mi300x")),
     ],
@@ -59,16 +65,21 @@ def fake_smi(folder, monkeypatch, output, code=0):
         ("NVIDIA Z9000, 32768\\n", ("z9000", 32, None)),
     ],
 )
-def test_the_gpu_of_this_machine_has_the_speed_of_the_table(tmp_path, monkeypatch, output, facts):
+def test_the_gpu_of_this_machine_has_the_speed_of_the_table(
+    tmp_path, monkeypatch, output, facts
+):
     fake_smi(tmp_path, monkeypatch, output)
     gpu = find_gpu("local")
     assert (gpu.name, gpu.memory_gib, gpu.dense_tflops) == facts
 
 
 @pytest.mark.parametrize(
-    ("output", "code"), [("", 0), ("", 9), ("NVIDIA H200\\n", 0), ("x, y\\n", 0), (None, 0)]
+    ("output", "code"),
+    [("", 0), ("", 9), ("NVIDIA H200\\n", 0), ("x, y\\n", 0), (None, 0)],
 )
-def test_no_gpu_or_no_nvidia_smi_here_is_something_missing(tmp_path, monkeypatch, output, code):
+def test_no_gpu_or_no_nvidia_smi_here_is_something_missing(
+    tmp_path, monkeypatch, output, code
+):
     monkeypatch.setenv("PATH", str(tmp_path))
     if output is not None:
         fake_smi(tmp_path, monkeypatch, output, code)

@@ -36,7 +36,11 @@ def made(probe, tmp_path_factory):
             for caching in CACHING:
                 engine = {"max_model_len": 8_192, "max_num_batched_tokens": budget}
                 engine |= {"max_num_seqs": 8, "enable_prefix_caching": caching}
-                question = {"folder": str(folder / name), "engine": engine, "bytes": AMOUNTS}
+                question = {
+                    "folder": str(folder / name),
+                    "engine": engine,
+                    "bytes": AMOUNTS,
+                }
                 asked.append(((name, budget, caching), question))
     answers = probe("kv_probe", [question for _, question in asked])
     return {key: answer for (key, _), answer in zip(asked, answers, strict=True)}
@@ -52,7 +56,9 @@ def test_groups_pages_and_capacity_are_vllms(made, name, budget, caching):
     assert "refused" not in seen, seen
     groups = [(KINDS[kind], layers, size) for kind, layers, size in seen["groups"]]
     ours = [(g.kind, g.layers, g.block_tokens) for g in layout.groups]
-    sized = [group[:2] if group[0] is KvKind.STATE else group for group in (*groups, *ours)]
+    sized = [
+        group[:2] if group[0] is KvKind.STATE else group for group in (*groups, *ours)
+    ]
     assert sorted(sized[: len(groups)]) == sorted(sized[len(groups) :])
     assert page_of(layout) == seen["page"]
     blocks = [layout.blocks(amount) for amount in AMOUNTS]
@@ -101,7 +107,9 @@ def test_groups_and_pages_of_each_kind(name):
     layout = kv_layout(
         shape_from_config(CONFIGS[name], name=name, source="test"), caches_states=True
     )
-    groups = " ".join(f"{LETTERS[g.kind]}{g.layers}/{g.block_tokens}" for g in layout.groups)
+    groups = " ".join(
+        f"{LETTERS[g.kind]}{g.layers}/{g.block_tokens}" for g in layout.groups
+    )
     tokens = layout.tokens(10_000, context=8_192, step=512)
     blocks = layout.blocks_with(50_000, context=8_192, step=512)
     found = (groups, page_of(layout), tokens, blocks, layout.blocks_of(3_000, 256))

@@ -27,7 +27,15 @@ from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 from tests.benchmarks import kinds_accuracy, measure_kinds
 from tests.benchmarks.kinds import CONFIGS, shape_of
-from tests.benchmarks.kinds_accuracy import FOLDER, LIMITS, errors, key_of, measured, rows, table
+from tests.benchmarks.kinds_accuracy import (
+    FOLDER,
+    LIMITS,
+    errors,
+    key_of,
+    measured,
+    rows,
+    table,
+)
 from tests.verification.test_real_verify import TINY
 
 FIT = {key_of(row): row for row in rows(kinds_accuracy.FIT)}
@@ -42,7 +50,10 @@ MISSED = {
     ("olmoe-1b-7b", 2_048): {"activation_gib"},
     ("llama-3.2-1b", 2_048): {"makespan_s"},
     ("youtu-llm-2b", 2_048): TIMES,
-    ("ernie-4.5-21b-a3b", 8_192): TIMES,  # random weights chose experts neither alike nor evenly
+    (
+        "ernie-4.5-21b-a3b",
+        8_192,
+    ): TIMES,  # random weights chose experts neither alike nor evenly
     ("ernie-4.5-21b-a3b", 2_048): {"itl_p50_s"},
     ("phi-3.5-moe", 8_192): {"makespan_s", "itl_p50_s"},  # nor here
     ("phi-3.5-moe, even", 8_192): {"itl_p50_s"},  # where gaps beside prompts begin
@@ -92,22 +103,34 @@ def test_dense_models_that_nothing_was_fitted_to_come_as_near_on_first_starts():
             today = with_prediction(bare, model, v.machine, v.workload, PlanRequest())
             now, then = today.predicted_figures, run.figures
             off = {
-                "KV cache": (today.predicted.kv_cache_tokens, run.kv_cache_tokens, 0.004),
+                "KV cache": (
+                    today.predicted.kv_cache_tokens,
+                    run.kv_cache_tokens,
+                    0.004,
+                ),
                 "makespan": (now.makespan_s, then.makespan_s, 0.02),
                 "p50": (now.ttft_s.p50, then.ttft_s.p50, 0.09),
                 "p95": (now.ttft_s.p95, then.ttft_s.p95, 0.04),
                 "gap": (now.itl_s.p99, then.itl_s.p99, None),
             }
-            budget, requests = run.engine["max_num_batched_tokens"], len(v.workload.requests)
+            budget, requests = (
+                run.engine["max_num_batched_tokens"],
+                len(v.workload.requests),
+            )
             cells = [f"{v.model.name}, {budget:,}", str(requests)]
             for predicted, was, most in off.values():
-                assert most is None or predicted == pytest.approx(was, rel=most), (file, run)
+                assert most is None or predicted == pytest.approx(was, rel=most), (
+                    file,
+                    run,
+                )
                 size = f"{was:,}" if isinstance(was, int) else f"{was:.3g} s"
                 cells.append(f"{size} ({100 * (predicted / was - 1):+.1f} %)")
             assert f"| {' | '.join(cells)} |\n" in readme
 
 
-@pytest.mark.parametrize("traits", [t for t in MEASURED if t], ids=lambda t: "+".join(sorted(t)))
+@pytest.mark.parametrize(
+    "traits", [t for t in MEASURED if t], ids=lambda t: "+".join(sorted(t))
+)
 def test_the_range_of_a_kind_is_that_of_its_rows(traits):
     """A faster host is no part of it: a plan's range begins at one that takes no time."""
     alike = {
@@ -115,7 +138,9 @@ def test_the_range_of_a_kind_is_that_of_its_rows(traits):
         for key, row in (FIT | HELD_OUT).items()
         if "repeats" in row and traits_of(shape_of(row["model"])) == traits
     }
-    most = max(error for key, error in alike.items() if "makespan_s" not in MISSED.get(key, ()))
+    most = max(
+        error for key, error in alike.items() if "makespan_s" not in MISSED.get(key, ())
+    )
     assert MEASURED[traits] == pytest.approx((min(alike.values()), most), abs=0.006)
 
 
@@ -128,7 +153,9 @@ def test_how_much_longer_measured_gaps_were_than_predicted():
             shape=find_model(v.model.name.removeprefix("./")),
             gpu=find_gpu("h200"),
         )
-        simulator = Simulator(request=PlanRequest(), deployment=there, workload=v.workload)
+        simulator = Simulator(
+            request=PlanRequest(), deployment=there, workload=v.workload
+        )
         for run in v.runs if not v.workload.likelihoods else ():
             settings = Settings.of(run.engine).over(run.settings)
             predicted = simulator.run(settings).figures.itl_s
@@ -143,14 +170,20 @@ def test_the_readme_shows_every_row():
     number = re.compile(r"[+-]\d+\.\d %")
     for file in (kinds_accuracy.FIT, kinds_accuracy.HELD_OUT):
         for line in table(file):
-            shown = next(x for x in text.splitlines() if x.split("(")[0] == line.split("(")[0])
+            shown = next(
+                x for x in text.splitlines() if x.split("(")[0] == line.split("(")[0]
+            )
             pairs = zip(number.findall(shown), number.findall(line), strict=True)
-            assert all(abs(float(a[:-2]) - float(b[:-2])) <= 0.3 for a, b in pairs), line
+            assert all(abs(float(a[:-2]) - float(b[:-2])) <= 0.3 for a, b in pairs), (
+                line
+            )
 
 
 @pytest.mark.real
 @pytest.mark.usefixtures("vllm_python")
-def test_one_command_measures_a_row_and_another_says_how_near(tmp_path, monkeypatch, capsys):
+def test_one_command_measures_a_row_and_another_says_how_near(
+    tmp_path, monkeypatch, capsys
+):
     """On a CPU, where nothing is predicted well: a line, its table, and the host's times."""
     monkeypatch.setitem(CONFIGS, "tiny", {**TINY, "max_position_embeddings": 512})
     small = ("dtype=float32", "enforce_eager=true", "kv_cache_memory_bytes=67108864")
@@ -169,16 +202,25 @@ def test_one_command_measures_a_row_and_another_says_how_near(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("model", "gpu", "gpus", "unlike"),
     [
-        ("deepseek-v3", "h200", 1, {"kind": ", ".join(traits_of(find_model("deepseek-v3")))}),
+        (
+            "deepseek-v3",
+            "h200",
+            1,
+            {"kind": ", ".join(traits_of(find_model("deepseek-v3")))},
+        ),
         ("llama-3.1-8b", "a100", 1, {"gpu": "NVIDIA A100-SXM4-80GB"}),
         ("qwen3-30b-a3b", "h200", 2, {"gpus": 2}),
         ("gemma-2-9b", "h200", 1, {}),
     ],
 )
-def test_what_was_never_measured_is_named_with_the_nearest_that_was(model, gpu, gpus, unlike):
+def test_what_was_never_measured_is_named_with_the_nearest_that_was(
+    model, gpu, gpus, unlike
+):
     note = unlike_measured(find_model(model), find_gpu(gpu), gpus)
     values = note.values if note else {}
-    assert {name: values[name] for name in ("kind", "gpu", "gpus") if values.get(name)} == unlike
+    assert {
+        name: values[name] for name in ("kind", "gpu", "gpus") if values.get(name)
+    } == unlike
     if note:
         assert (values["least"], values["most"]) in MEASURED.values()
 
@@ -199,10 +241,14 @@ DENSE = [
 
 
 @pytest.mark.parametrize(("model", "budget", "weights", "activation", "tokens"), DENSE)
-def test_memory_of_other_models_is_what_was_measured(model, budget, weights, activation, tokens):
+def test_memory_of_other_models_is_what_was_measured(
+    model, budget, weights, activation, tokens
+):
     """KV tokens within 0.25 %, weights within 1 %, large activation peaks within 10 %."""
     release_, shape = release("0.24"), find_model(model)
-    there = Deployment(shape=shape, gpu=find_gpu("h200"), release=release_, cuda_graphs=False)
+    there = Deployment(
+        shape=shape, gpu=find_gpu("h200"), release=release_, cuda_graphs=False
+    )
     bill = there.memory_model().memory(budget=budget, seqs=1024, utilization=0.9)
     assert bill.kv_cache_tokens == pytest.approx(tokens, rel=0.0025)
     assert bill.line("weights").gib == pytest.approx(weights, rel=0.01)
@@ -213,9 +259,15 @@ def test_memory_of_other_models_is_what_was_measured(model, budget, weights, act
 @pytest.mark.parametrize(
     ("folder", "setting"),
     [
-        pytest.param("qwen2.5-1.5b-long", "off", id="no step is as full as it might be"),
-        pytest.param("advice/sample-data-llama-3.1-8b", "plan", id="long ones beside short ones"),
-        pytest.param("advice/gsm8k-8-shot-qwen3-8b", "default", id="all but the end is cached"),
+        pytest.param(
+            "qwen2.5-1.5b-long", "off", id="no step is as full as it might be"
+        ),
+        pytest.param(
+            "advice/sample-data-llama-3.1-8b", "plan", id="long ones beside short ones"
+        ),
+        pytest.param(
+            "advice/gsm8k-8-shot-qwen3-8b", "default", id="all but the end is cached"
+        ),
     ],
 )
 def test_the_peak_follows_from_the_steps_that_the_scheduler_makes(folder, setting):
@@ -223,4 +275,6 @@ def test_the_peak_follows_from_the_steps_that_the_scheduler_makes(folder, settin
     run, shape = v.run(setting), find_model(v.model.name)
     bare = replace(run, predicted=None, predicted_activation_gib=None)
     today = with_prediction(bare, shape, v.machine, v.workload, PlanRequest())
-    assert today.predicted_activation_gib == pytest.approx(run.activation_peak_gib, rel=0.01)
+    assert today.predicted_activation_gib == pytest.approx(
+        run.activation_peak_gib, rel=0.01
+    )

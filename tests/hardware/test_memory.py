@@ -23,7 +23,9 @@ from chunkscope.vllm.settings import Settings
 from tests.hardware.kv_models import CONFIGS
 
 
-def engine(model="llama-3.1-8b", version="0.24.0", logprobs=False, tp=1, dp=None, **settings):
+def engine(
+    model="llama-3.1-8b", version="0.24.0", logprobs=False, tp=1, dp=None, **settings
+):
     """One that found in vLLM's cache what an earlier start had compiled."""
     there = Deployment(
         shape=find_model(model),
@@ -32,19 +34,30 @@ def engine(model="llama-3.1-8b", version="0.24.0", logprobs=False, tp=1, dp=None
         logprobs=logprobs,
         compiled_before=True,
     )
-    return there.memory_model(Settings(tensor_parallel_size=tp, data_parallel_size=dp, **settings))
+    return there.memory_model(
+        Settings(tensor_parallel_size=tp, data_parallel_size=dp, **settings)
+    )
 
 
 @pytest.mark.parametrize(
     ("budget", "tokens", "peak_gib"),
-    [(512, 905_264, None), (2_048, 903_968, None), (8_192, 898_784, 0.84), (32_768, 878_048, 3.36)],
+    [
+        (512, 905_264, None),
+        (2_048, 903_968, None),
+        (8_192, 898_784, 0.84),
+        (32_768, 878_048, 3.36),
+    ],
 )
-def test_kv_tokens_and_large_activation_peaks_are_the_measured_ones(budget, tokens, peak_gib):
+def test_kv_tokens_and_large_activation_peaks_are_the_measured_ones(
+    budget, tokens, peak_gib
+):
     """Fitted: the overhead is what makes one of these right, the slope what makes all four."""
     memory = engine().memory(budget=budget, seqs=64, utilization=0.9)
     # V2 runner of 0.24: CUDA graphs are not taken off.
     assert memory.kv_cache_tokens == pytest.approx(tokens, rel=0.001)
-    assert peak_gib is None or memory.line("activation").gib == pytest.approx(peak_gib, rel=0.01)
+    assert peak_gib is None or memory.line("activation").gib == pytest.approx(
+        peak_gib, rel=0.01
+    )
 
 
 # The most that the profile of a first start took, and of a later one (one H200, 2026-11-15 to 18).
@@ -62,9 +75,16 @@ FIRST_STARTS = {
 @pytest.mark.parametrize(("how", "peaks"), FIRST_STARTS.items())
 def test_a_first_start_tries_kernels_on_a_copy_of_the_embedding(how, peaks):
     (model, budget, seqs), (first, later) = how, peaks
-    found, eager = engine(model), replace(engine(model), tries_kernels=True, cuda_graphs=False)
+    found, eager = (
+        engine(model),
+        replace(engine(model), tries_kernels=True, cuda_graphs=False),
+    )
     sums = [
-        sum(line.gib for line in bill.lines if line.name in ("activation", "sampler", "compiling"))
+        sum(
+            line.gib
+            for line in bill.lines
+            if line.name in ("activation", "sampler", "compiling")
+        )
         for there in (replace(found, tries_kernels=True), found, eager)
         for bill in [there.memory(budget=budget, seqs=seqs, utilization=0.9)]
     ]
@@ -77,14 +97,25 @@ def test_of_a_model_with_towers_the_engine_embeds_outside_of_what_is_compiled():
     """Read in vLLM 0.24: its language model is called with `inputs_embeds`."""
     found = engine("gemma-3-4b", version="0.32.0")
     names = [
-        [line.name for line in there.memory(budget=2_048, seqs=64, utilization=0.9).lines]
+        [
+            line.name
+            for line in there.memory(budget=2_048, seqs=64, utilization=0.9).lines
+        ]
         for there in (found, replace(found, tries_kernels=True))
     ]
     assert names[0] == names[1]
 
 
 # MiB with steps of 4,096 tokens, pieces of 2,048 and 512 requests of up to 32,768 tokens.
-LINES = ("weights", "activation", "experts", "sampler", "overhead", "cuda_graphs", "logprobs")
+LINES = (
+    "weights",
+    "activation",
+    "experts",
+    "sampler",
+    "overhead",
+    "cuda_graphs",
+    "logprobs",
+)
 FOUR = {"tp": 2, "dp": 2}
 BILLS = {
     "the first runner": ("qwen2.5-7b", {"logprobs": True},
@@ -113,7 +144,9 @@ PEAKS = (
 )
 def test_where_every_mib_goes(model, options, sizes, blocks, peaks):
     there = engine(model, **options)
-    memory = there.memory(budget=4_096, seqs=512, utilization=0.9, chunk=2_048, context=32_768)
+    memory = there.memory(
+        budget=4_096, seqs=512, utilization=0.9, chunk=2_048, context=32_768
+    )
     lines = {line.name: line.gib * 1_024 for line in memory.lines}
     assert lines == pytest.approx(
         {n: s for n, s in zip(LINES, sizes, strict=True) if s is not None}, abs=0.01
@@ -122,7 +155,9 @@ def test_where_every_mib_goes(model, options, sizes, blocks, peaks):
     assumed = {"sampler", "overhead", "cuda_graphs"} | (
         {"experts"} & lines.keys() if "dp" in options else set()
     )
-    assert {line.name for line in memory.lines if line.label is Label.ASSUMED} == assumed
+    assert {
+        line.name for line in memory.lines if line.label is Label.ASSUMED
+    } == assumed
     running = [
         1_024 * there.running_peak_gib([(decoding, pieces)], running=count)
         for count, decoding, pieces in PEAKS

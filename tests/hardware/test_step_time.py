@@ -29,7 +29,9 @@ def on(gpu: str, model: str, **spread: int) -> StepModel:
 
 def test_a_step_that_reads_prompts_is_launched_layer_by_layer_over_the_graphs_size_by_kernel():
     step = on("h200", "qwen2.5-1.5b")
-    launches = [step.host_parts(*sizes)[1] for sizes in ((512, 1, 0), (512, 1, 1), (513, 1, 1))]
+    launches = [
+        step.host_parts(*sizes)[1] for sizes in ((512, 1, 0), (512, 1, 1), (513, 1, 1))
+    ]
     assert launches == [0.0, pytest.approx(28 * 0.15e-3), step.host.ungraphed_s]
 
 
@@ -41,12 +43,16 @@ def test_a_step_that_reads_prompts_is_launched_layer_by_layer_over_the_graphs_si
         pytest.param("qwen3-8b", 18.5, id="36 layers, measured"),
         pytest.param("llama-3.1-70b", 18.5 * 80 / 36, id="80 layers take longer"),
         pytest.param("qwen3-30b-a3b", 87, id="48 layers with experts, measured"),
-        pytest.param("deepseek-v2-lite", 80, id="experts and latent attention, measured"),
+        pytest.param(
+            "deepseek-v2-lite", 80, id="experts and latent attention, measured"
+        ),
         pytest.param("gpt-oss-20b", 56, id="4-bit experts, measured"),
     ],
 )
 def test_the_launch_of_a_large_step_grows_with_the_layers(model, launch_ms):
-    assert on("h200", model).host.ungraphed_s * 1e3 == pytest.approx(launch_ms, rel=0.08)
+    assert on("h200", model).host.ungraphed_s * 1e3 == pytest.approx(
+        launch_ms, rel=0.08
+    )
 
 
 # Models as published, or small ones of kv_models.json: ms to read the weights, us per token,
@@ -86,12 +92,16 @@ NAMES = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s",
 UNITS = (1e3, 1e6, 1e9, 1e9, 1e6, 1e3, 1, 1, 1, 1)
 
 
-@pytest.mark.parametrize(("model", "changed", "gpu", "spread", "times"), STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize(
+    ("model", "changed", "gpu", "spread", "times"), STEPS.values(), ids=STEPS
+)
 def test_the_times_of_each_kind_of_model(model, changed, gpu, spread, times):
     config = MODELS[model].config if model in MODELS else CONFIGS[model]
     shape = shape_from_config({**config, **changed}, name=model, source="test")
     step = step_model(shape, find_gpu(gpu), Parallel(**spread))
-    found = [getattr(step, name) * unit for name, unit in zip(NAMES, UNITS, strict=True)]
+    found = [
+        getattr(step, name) * unit for name, unit in zip(NAMES, UNITS, strict=True)
+    ]
     assert found == pytest.approx(times, rel=2e-4)
 
 
@@ -103,7 +113,10 @@ def small_steps(fewest: int, most: int):
     for line in (FOLDER / "small-steps.jsonl").read_text().splitlines():
         row = json.loads(line)
         step, prompts = on("h200", row["model"]), row["prefill_requests"]
-        requests, tokens = prompts + row["decode_requests"], row["prefill_tokens"] / prompts
+        requests, tokens = (
+            prompts + row["decode_requests"],
+            row["prefill_tokens"] / prompts,
+        )
         before = row["prefill_pairs"] / row["prefill_tokens"] - tokens / 2
         pairs = prompts * step.window.pairs(tokens, before)
         every = prompts * tokens + row["decode_requests"]
@@ -113,10 +126,16 @@ def small_steps(fewest: int, most: int):
             yield row, took / row["seconds"] - 1
 
 
-@pytest.mark.parametrize("model", ["llama-3.1-8b", "mistral-nemo-12b", "qwen2.5-14b", "qwen2.5-7b"])
+@pytest.mark.parametrize(
+    "model", ["llama-3.1-8b", "mistral-nemo-12b", "qwen2.5-14b", "qwen2.5-7b"]
+)
 def test_small_chunks_took_what_the_model_says(model):
     """All within 10 %, but with 448 tokens, which take as long as 600 do in some models."""
-    rows = [(row["budget"], error) for row, error in small_steps(192, 512) if row["model"] == model]
+    rows = [
+        (row["budget"], error)
+        for row, error in small_steps(192, 512)
+        if row["model"] == model
+    ]
     errors = [error for budget, error in rows if budget != 448]
     assert len(errors) == 12
     assert max(map(abs, errors)) < 0.1
@@ -126,7 +145,11 @@ def test_small_chunks_took_what_the_model_says(model):
 def test_a_small_model_waits_for_the_host_to_launch_small_steps():
     """On the slowest host that was seen: no step of 32 to 256 tokens took as little as the GPU."""
     step = on("h200", "llama-3.2-3b")
-    took = [row["seconds"] for row, _ in small_steps(32, 256) if row["model"] == "llama-3.2-3b"]
+    took = [
+        row["seconds"]
+        for row, _ in small_steps(32, 256)
+        if row["model"] == "llama-3.2-3b"
+    ]
     assert step.fixed_s < step.host.pieces_s < min(took) < 1.5 * step.host.pieces_s
 
 
@@ -143,7 +166,9 @@ def decoding_s(step: StepModel, requests: int, context: int) -> float:
 
 
 @pytest.mark.parametrize(("case", "took"), [*decode_steps()])
-def test_decode_steps_took_what_the_model_says_with_and_without_shared_beginnings(case, took):
+def test_decode_steps_took_what_the_model_says_with_and_without_shared_beginnings(
+    case, took
+):
     """A step half way through, if neighbours read the same blocks as they were sent."""
     requests, prefix = case["requests"], case["prefix_tokens"]
     repeated = (requests - case["groups"]) * prefix if case["neighbours_share"] else 0
@@ -179,16 +204,26 @@ def test_a_window_bounds_what_each_token_looks_back_on(tokens, computed, size, s
     assert window.pairs(tokens, computed) == pytest.approx(pairs + 2 * computed)
     last = (1 - share) * seen[-1] + WINDOW_SLOWNESS * share * min(seen[-1], size)
     assert window.context(seen[-1]) == pytest.approx(last)
-    whole = AttentionWindow()  # of what is not known: each pair once, and nothing besides
-    assert (whole.pairs(tokens, computed), whole.context(seen[-1])) == (sum(seen), seen[-1])
+    whole = (
+        AttentionWindow()
+    )  # of what is not known: each pair once, and nothing besides
+    assert (whole.pairs(tokens, computed), whole.context(seen[-1])) == (
+        sum(seen),
+        seen[-1],
+    )
 
 
 def test_a_step_of_few_tokens_reads_the_experts_that_they_choose():
     """8 of 128: one token reads a sixteenth, eight read two fifths, 64 nearly all."""
     step = replace(on("h200", "qwen3-30b-a3b"), per_token_s=0.0)
-    read = [(step.gpu_s(n, 0, 0, 0) - step.fixed_s) / step.experts_s for n in (1, 8, 64)]
+    read = [
+        (step.gpu_s(n, 0, 0, 0) - step.fixed_s) / step.experts_s for n in (1, 8, 64)
+    ]
     assert read == pytest.approx([0.0625, 0.403, 0.984], abs=0.001)
-    assert on("h200", "qwen3-30b-a3b").per_token_s < 0.15 * on("h200", "qwen3-32b").per_token_s
+    assert (
+        on("h200", "qwen3-30b-a3b").per_token_s
+        < 0.15 * on("h200", "qwen3-32b").per_token_s
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,14 +247,27 @@ def test_blocks_of_8_bit_weights_are_not_cut(method):
     """vLLM's `Fp8MoEMethod.create_weights`: Qwen3-235B's experts have 12 blocks of 128 rows; and
     `validate_fp8_block_shape`: what goes into Qwen3-4B's down_proj has 76, so 8 GPUs would cut."""
     weights = {"num_bits": 8, "type": "float", "strategy": "block"}
-    stated = {"weight_block_size": [128, 128], "config_groups": {"group_0": {"weights": weights}}}
+    stated = {
+        "weight_block_size": [128, 128],
+        "config_groups": {"group_0": {"weights": weights}},
+    }
     quantized = {"quantization_config": {"quant_method": method, **stated}}
     names = ("qwen3-235b-a22b", "qwen3-4b")
     configs = [{**MODELS[name].config, **quantized} for name in names]
-    large, small = (shape_from_config(config, name="x", source="x") for config in configs)
-    for spread in ({"tensor": 4}, {"tensor": 2, "data": 2}, {"tensor": 8, "by_expert": True}):
+    large, small = (
+        shape_from_config(config, name="x", source="x") for config in configs
+    )
+    for spread in (
+        {"tensor": 4},
+        {"tensor": 2, "data": 2},
+        {"tensor": 8, "by_expert": True},
+    ):
         Parallel(**spread).check(large)
-    for shape, spread in (large, {"tensor": 8}), (large, {"data": 8}), (small, {"tensor": 8}):
+    for shape, spread in (
+        (large, {"tensor": 8}),
+        (large, {"data": 8}),
+        (small, {"tensor": 8}),
+    ):
         with pytest.raises(UsageError, match="blocks of 128") as error:
             Parallel(**spread).check(shape)
     assert error.value.hint == "--tp can be 1, 2, 4"

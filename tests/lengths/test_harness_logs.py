@@ -38,12 +38,16 @@ def truth_of(folder: Path, run: str) -> dict[str, list]:
 
 @pytest.mark.parametrize("version", LM_EVAL)
 @pytest.mark.parametrize("run", RUNS)
-def test_lm_eval_sent_what_its_log_is_said_to_hold(shared: Path, version: str, run: str) -> None:
+def test_lm_eval_sent_what_its_log_is_said_to_hold(
+    shared: Path, version: str, run: str
+) -> None:
     folder = shared / "data" / "harness_logs" / version
     found, sent = requests_in(folder / run), truth_of(folder, run)
     assert found.keys() == sent.keys()
     for task, requests in found.items():
-        assert Counter(map(_as_found, requests)) == Counter(map(_as_sent, sent[task])), task
+        assert Counter(map(_as_found, requests)) == Counter(
+            map(_as_sent, sent[task])
+        ), task
 
 
 def _as_found(request) -> tuple:
@@ -56,21 +60,31 @@ def _as_found(request) -> tuple:
 
 def _as_sent(request: dict) -> tuple:
     if "messages" in request:
-        said = [{"role": m["role"], "content": m["content"]} for m in request["messages"]]
+        said = [
+            {"role": m["role"], "content": m["content"]} for m in request["messages"]
+        ]
         return "generate", json.dumps(said), request["gen_kwargs"]["max_tokens"]
     if "gen_kwargs" in request:
-        return "generate", request["context"], request["gen_kwargs"].get("max_gen_toks", 256)
+        return (
+            "generate",
+            request["context"],
+            request["gen_kwargs"].get("max_gen_toks", 256),
+        )
     return "likelihood", request["context"] + request.get("continuation", ""), None
 
 
 @pytest.mark.parametrize("version", LM_EVAL)
 @pytest.mark.parametrize("run", RUNS)
-def test_every_length_is_the_reference_tokenizers(shared: Path, version: str, run: str) -> None:
+def test_every_length_is_the_reference_tokenizers(
+    shared: Path, version: str, run: str
+) -> None:
     transformers = pytest.importorskip("transformers")
     tokenizer_folder = shared / "tokenizers" / "qwen3"
     reference = transformers.AutoTokenizer.from_pretrained(tokenizer_folder)
     folder = shared / "data" / "harness_logs" / version
-    profile = analyze([folder / run], options=AnalyzeOptions(tokenizer=str(tokenizer_folder)))
+    profile = analyze(
+        [folder / run], options=AnalyzeOptions(tokenizer=str(tokenizer_folder))
+    )
     lengths = {d.log.task: dict(d.lengths.counts) for d in profile.datasets if d.log}
     for task, requests in truth_of(folder, run).items():
         sent = Counter(_length(request, reference) for request in requests)
@@ -82,7 +96,9 @@ def test_every_length_is_the_reference_tokenizers(shared: Path, version: str, ru
 
 def _length(request: dict, reference) -> int:
     if "messages" not in request:
-        return len(reference.encode(request["context"] + request.get("continuation", "")))
+        return len(
+            reference.encode(request["context"] + request.get("continuation", ""))
+        )
     made = reference.apply_chat_template(
         request["messages"], add_generation_prompt=True, tokenize=False
     )

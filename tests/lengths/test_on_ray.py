@@ -16,7 +16,13 @@ from chunkscope.artefacts.note import note
 from chunkscope.console import Progress
 from chunkscope.lengths import on_ray
 from chunkscope.lengths.analyze import discovered
-from chunkscope.lengths.on_ray import CountedPart, Job, analyze_on_ray, joined, run_tasks
+from chunkscope.lengths.on_ray import (
+    CountedPart,
+    Job,
+    analyze_on_ray,
+    joined,
+    run_tasks,
+)
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.lengths.scan import Scan
 from chunkscope.sources.reader import split
@@ -99,13 +105,17 @@ class Inline:
 
 def job_of(place: Path, files: int) -> Job:
     for number in range(files):
-        (place / f"{number}.csv").write_text("prompt\n" + "hello there\n" * (number + 1))
+        (place / f"{number}.csv").write_text(
+            "prompt\n" + "hello there\n" * (number + 1)
+        )
     with discovered(place, OPTIONS, Progress()) as sources:
         parts = [part for source in sources for part in split(source, PART)]
     return Job(str(place), str(place), parts, OPTIONS)
 
 
-def test_where_an_engine_differs_everything_is_counted_by_the_reference(tmp_path, monkeypatch):
+def test_where_an_engine_differs_everything_is_counted_by_the_reference(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     job = job_of(tmp_path, 3)
     profile = analyze(tmp_path / "0.csv", options=OPTIONS)
@@ -124,7 +134,9 @@ def test_where_an_engine_differs_everything_is_counted_by_the_reference(tmp_path
     ]
 
 
-def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(tmp_path, monkeypatch):
+def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     job, count_part = job_of(tmp_path, 4), on_ray.count_part
     Path(job.parts[3].path).write_text("prompt\nanother\n")  # on that machine
@@ -150,7 +162,9 @@ def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(tmp_pat
 def test_what_ray_cannot_do_is_refused(place: Path, tmp_path: Path) -> None:
     few = place / "evals" / "few.csv"
     (tmp_path / "ray.py").write_text("raise ImportError('not here')")
-    lacking = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    lacking = {
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    }
     assert analyze_apart(tmp_path, few, "--ray", "-q", env=lacking).code == 4
     assert analyze_apart(tmp_path, "-", "--ray", input=b'{"prompt": "x"}').code == 2
 
@@ -208,12 +222,18 @@ class TestRealCluster:
 
         listener = Killing()
         there = analyze_on_ray(
-            "evals", cluster.address, options=OPTIONS, listener=listener, part_bytes=PART
+            "evals",
+            cluster.address,
+            options=OPTIONS,
+            listener=listener,
+            part_bytes=PART,
         )
         alone = analyze("evals", options=OPTIONS)
         assert list(map(counts, there.datasets)) == list(map(counts, alone.datasets))
         assert [dataset.name for dataset in there.failures] == ["cut"]
-        assert not [path for path in {*tmp_path.rglob("*")} - cache if "ray" in path.name]
+        assert not [
+            path for path in {*tmp_path.rglob("*")} - cache if "ray" in path.name
+        ]
 
     def test_a_dead_worker_says_nothing_on_stdout(self, big, tmp_path, cluster) -> None:
         words = command(big, "--ray", "--json", "--skip-bad-rows", "--no-cache")
@@ -227,11 +247,15 @@ class TestRealCluster:
         (tmp_path / "out.json").write_bytes(out)
         assert Profile.load(tmp_path / "out.json").overall.count > 100_000
 
-    def test_the_end_of_the_cluster_is_an_engine_failure(self, big, tmp_path, cluster) -> None:
+    def test_the_end_of_the_cluster_is_an_engine_failure(
+        self, big, tmp_path, cluster
+    ) -> None:
         """The last test of this cluster."""
         words = command(big, "--ray", "--no-cache")
         env = environment(RAY_ADDRESS=cluster.address)
-        with subprocess.Popen(words, cwd=tmp_path, stdout=-1, stderr=-1, env=env) as run:
+        with subprocess.Popen(
+            words, cwd=tmp_path, stdout=-1, stderr=-1, env=env
+        ) as run:
             _busy_worker()
             cluster.shutdown()
             out, err = run.communicate(timeout=PATIENCE_S)

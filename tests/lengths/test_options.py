@@ -14,7 +14,9 @@ from tests.commands.helpers import write_jsonl
 
 # Another value than the default of every option.
 OTHER: dict[str, Any] = {
-    **dict.fromkeys(("fields", "each", "choices", "include", "exclude", "names"), ("x",)),
+    **dict.fromkeys(
+        ("fields", "each", "choices", "include", "exclude", "names"), ("x",)
+    ),
     **dict.fromkeys(("tokenizer", "template", "output_field", "include_path"), "x"),
     "encoding": "latin-1",
     "delimiter": ";",
@@ -37,17 +39,23 @@ def changed(options: Any, name: str, value: Any) -> Any:
         return replace(options, **{name: value})
     parts = {f.name: getattr(options, f.name) for f in fields(options)}
     nested = {part: one for part, one in parts.items() if is_dataclass(one)}
-    (part,) = [part for part, one in nested.items() if name in {f.name for f in fields(one)}]
+    (part,) = [
+        part for part, one in nested.items() if name in {f.name for f in fields(one)}
+    ]
     return replace(options, **{part: changed(nested[part], name, value)})
 
 
 def names(options: Any = AnalyzeOptions()) -> list[str]:  # noqa: B008
     parts = [(f.name, getattr(options, f.name)) for f in fields(options)]
-    return [n for name, one in parts for n in (names(one) if is_dataclass(one) else [name])]
+    return [
+        n for name, one in parts for n in (names(one) if is_dataclass(one) else [name])
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(set(names()) - {"prefix_files"}))
-def test_every_option_is_in_the_key_and_in_the_record_or_it_is_listed(name: str) -> None:
+def test_every_option_is_in_the_key_and_in_the_record_or_it_is_listed(
+    name: str,
+) -> None:
     default = AnalyzeOptions(sample=7) if name == "seed" else AnalyzeOptions()
     flags = {field: not getattr(default, field, False) for field in names()}
     given = changed(default, name, OTHER.get(name, flags[name]))

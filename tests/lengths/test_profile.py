@@ -17,7 +17,9 @@ from chunkscope.prompts.options import SelectOptions
 from chunkscope.sources.base import BadRow
 from tests import build
 
-TOKENIZER = replace(build.TOKENIZER, notes=(note("counted_again", reference="tokenizers 0.23.3"),))
+TOKENIZER = replace(
+    build.TOKENIZER, notes=(note("counted_again", reference="tokenizers 0.23.3"),)
+)
 FULL = build.dataset(
     "one", [10, 10, 10, 2000], group="data", unit="line", skipped=2, bytes=999, digest="ab" * 16,
     chars=8000, output_field="answer", output_lengths=LengthHistogram({4: 4}),
@@ -33,7 +35,9 @@ EMPTY = build.dataset("empty", [])
 
 def profile(*datasets: DatasetProfile) -> Profile:
     options = AnalyzeOptions(select=SelectOptions(fields=("question",)), sample=4)
-    return Profile(tokenizer=TOKENIZER, datasets=datasets, options=options, paths=("data",))
+    return Profile(
+        tokenizer=TOKENIZER, datasets=datasets, options=options, paths=("data",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,12 +60,24 @@ def test_a_profile_survives_the_round_trip(tmp_path, datasets) -> None:
 @pytest.mark.parametrize(
     ("changed", "same"),
     [
-        pytest.param(replace(profile(FULL), command=("chunkscope", "analyze")), True, id="command"),
+        pytest.param(
+            replace(profile(FULL), command=("chunkscope", "analyze")),
+            True,
+            id="command",
+        ),
         pytest.param(replace(profile(FULL), paths=("./data",)), True, id="paths"),
-        pytest.param(profile(replace(FULL, engine="tokenizers 1", notes=())), True, id="engine"),
-        pytest.param(profile(replace(FULL, path="elsewhere/one.jsonl")), True, id="place"),
-        pytest.param(profile(replace(FULL, digest="cd" * 16)), False, id="another file"),
-        pytest.param(profile(replace(FULL, lengths=LengthHistogram({9: 4}))), False, id="lengths"),
+        pytest.param(
+            profile(replace(FULL, engine="tokenizers 1", notes=())), True, id="engine"
+        ),
+        pytest.param(
+            profile(replace(FULL, path="elsewhere/one.jsonl")), True, id="place"
+        ),
+        pytest.param(
+            profile(replace(FULL, digest="cd" * 16)), False, id="another file"
+        ),
+        pytest.param(
+            profile(replace(FULL, lengths=LengthHistogram({9: 4}))), False, id="lengths"
+        ),
         pytest.param(profile(FULL, TRACE), False, id="one more dataset"),
     ],
 )
@@ -81,12 +97,16 @@ def test_profiles_of_several_machines_add_up() -> None:
     assert both.overall == LengthHistogram({10: 6, 2000: 2, 500: 2})
     assert both.skipped == 4
     assert len(both.failures) == 2
-    of_traces = replace(profile(TRACE), tokenizer=replace(TOKENIZER, kind="none", digest=""))
+    of_traces = replace(
+        profile(TRACE), tokenizer=replace(TOKENIZER, kind="none", digest="")
+    )
     assert (of_traces + profile(FULL)).tokenizer == TOKENIZER
 
 
 def test_lengths_by_different_tokenizers_do_not_add_up() -> None:
-    other = replace(profile(FULL), tokenizer=replace(TOKENIZER, name="other", digest="d2"))
+    other = replace(
+        profile(FULL), tokenizer=replace(TOKENIZER, name="other", digest="d2")
+    )
     with pytest.raises(InputError, match=r"test and other"):
         _ = profile(FULL) + other
 
@@ -94,11 +114,17 @@ def test_lengths_by_different_tokenizers_do_not_add_up() -> None:
 # -- the histogram ---------------------------------------------------------------------------------
 
 
-lengths = st.lists(st.integers(0, 200_000) | st.integers(0, 5), min_size=1, max_size=300)
-histograms = st.dictionaries(st.integers(0, 10**6), st.integers(1, 10**9)).map(LengthHistogram)
+lengths = st.lists(
+    st.integers(0, 200_000) | st.integers(0, 5), min_size=1, max_size=300
+)
+histograms = st.dictionaries(st.integers(0, 10**6), st.integers(1, 10**9)).map(
+    LengthHistogram
+)
 
 
-@given(lengths=lengths, percent=st.floats(0, 100) | st.sampled_from([*PERCENTILES, 0, 100]))
+@given(
+    lengths=lengths, percent=st.floats(0, 100) | st.sampled_from([*PERCENTILES, 0, 100])
+)
 def test_percentiles_are_numpys_bit_for_bit(lengths: list[int], percent: float) -> None:
     found = LengthHistogram.of(lengths).percentile(percent)
     assert found == float(np.percentile(lengths, percent))
@@ -121,7 +147,11 @@ def test_percentiles_of_more_rows_than_an_array_could_hold() -> None:
 
 @given(a=histograms, b=histograms, c=histograms)
 def test_adding_up_does_not_depend_on_the_order(a, b, c) -> None:
-    assert added_up([added_up([a, b]), c]) == added_up([a, added_up([b, c])]) == added_up([a, b, c])
+    assert (
+        added_up([added_up([a, b]), c])
+        == added_up([a, added_up([b, c])])
+        == added_up([a, b, c])
+    )
     assert added_up([a, b]) == added_up([b, a])
     assert added_up([a, LengthHistogram({})]) == a
 

@@ -18,11 +18,15 @@ SHARED = Path(__file__).parents[3] / "shared"
 DATA = SHARED / "data"
 FILE = DATA / "reference_lengths.json"
 REFERENCE: dict[str, Any] = (
-    json.loads(FILE.read_bytes()) if FILE.is_file() else {"text": {}, "chat": {}, "trace": {}}
+    json.loads(FILE.read_bytes())
+    if FILE.is_file()
+    else {"text": {}, "chat": {}, "trace": {}}
 )
 pytestmark = [
     pytest.mark.shared,
-    pytest.mark.skipif(not FILE.is_file(), reason="no reference data beside the checkout"),
+    pytest.mark.skipif(
+        not FILE.is_file(), reason="no reference data beside the checkout"
+    ),
 ]
 
 
@@ -71,7 +75,10 @@ def test_every_text_set_has_the_reference_lengths(tmp_path, name, tokenizer) -> 
     entry = REFERENCE["text"][name]
     if "rendered" in entry["field"]:
         prompts = corpora.mmlu(DATA) if name == "mmlu_5shot" else corpora.bbh(DATA)
-        path, field = write_jsonl(tmp_path / "x.jsonl", ({"prompt": p} for p in prompts)), "prompt"
+        path, field = (
+            write_jsonl(tmp_path / "x.jsonl", ({"prompt": p} for p in prompts)),
+            "prompt",
+        )
     else:
         path, field = DATA / entry["path"], field_of(entry)
     profile = chunkscope.analyze(path, options=options(tokenizer, field))
@@ -102,7 +109,13 @@ def test_every_trace_has_the_reference_lengths_without_a_tokenizer(name: str) ->
 
 
 # Sets with a prompt in the same field: one run counts them all.
-TOGETHER = ("humaneval", "mbpp_sanitized", "ifeval", "arena_hard_v0.1", "longchat_topics_5")
+TOGETHER = (
+    "humaneval",
+    "mbpp_sanitized",
+    "ifeval",
+    "arena_hard_v0.1",
+    "longchat_topics_5",
+)
 
 
 def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
@@ -110,14 +123,20 @@ def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
     how = options(tokenizer, "prompt", use_cache=False, names=TOGETHER, **others)
     profile = chunkscope.analyze(paths, options=how)
     for dataset in profile.datasets:
-        assert_equal(dataset.lengths, REFERENCE["text"][dataset.name]["lengths"][tokenizer])
+        assert_equal(
+            dataset.lengths, REFERENCE["text"][dataset.name]["lengths"][tokenizer]
+        )
     assert [dataset.name for dataset in profile.datasets] == list(TOGETHER)
     return profile
 
 
 @pytest.mark.parametrize("engine", [Splintr, Fastokens])
-@pytest.mark.parametrize("tokenizer", ["llama3.1", pytest.param("qwen3", marks=pytest.mark.real)])
-def test_a_fast_engine_gives_the_reference_lengths(monkeypatch, tokenizer, engine) -> None:
+@pytest.mark.parametrize(
+    "tokenizer", ["llama3.1", pytest.param("qwen3", marks=pytest.mark.real)]
+)
+def test_a_fast_engine_gives_the_reference_lengths(
+    monkeypatch, tokenizer, engine
+) -> None:
     for name, engines in (("tokenizers", []), (engine.package, [engine])):
         monkeypatch.setattr(ours, "engines_for", lambda _, found=engines: found)
         assert count_together(tokenizer).tokenizer.engine.startswith(f"{name} ")

@@ -17,8 +17,12 @@ from chunkscope.sources.base import Chunk
 from tests.commands.helpers import prompts, write_jsonl
 
 
-@pytest.mark.parametrize("seen_before", [False, True], ids=["counted", "from the cache"])
-def test_progress_ends_at_what_was_counted_and_never_goes_back(tmp_path, seen_before) -> None:
+@pytest.mark.parametrize(
+    "seen_before", [False, True], ids=["counted", "from the cache"]
+)
+def test_progress_ends_at_what_was_counted_and_never_goes_back(
+    tmp_path, seen_before
+) -> None:
     for name, rows in (("a", 300), ("b", 20), ("c", 1)):
         write_jsonl(tmp_path / f"{name}.jsonl", prompts(rows, field=f"q{seen_before}"))
     if seen_before:
@@ -36,8 +40,14 @@ def test_progress_ends_at_what_was_counted_and_never_goes_back(tmp_path, seen_be
 def test_what_was_met_while_counting_is_noted(tmp_path: Path) -> None:
     template = tmp_path / "chat.jinja"
     template.write_text("{{ strftime_now('%Y') }} {{ messages[0].content }}")
-    image = [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "look"}]
-    chats = [{"messages": [{"role": "user", "content": content}]} for content in ("hi", image)]
+    image = [
+        {"type": "image_url", "image_url": {"url": "x"}},
+        {"type": "text", "text": "look"},
+    ]
+    chats = [
+        {"messages": [{"role": "user", "content": content}]}
+        for content in ("hi", image)
+    ]
     tools = [{**chats[0], "tools": [{"function": {"name": "f"}}]}] * 3
     data = write_jsonl(tmp_path / "a.jsonl", [*chats, *tools])
     day = datetime.date(2024, 5, 1)
@@ -46,17 +56,25 @@ def test_what_was_met_while_counting_is_noted(tmp_path: Path) -> None:
     notes = {note.code: note.values for note in dataset.notes}
     counts = {"tools_ignored": {"count": 3}, "media_rows": {"count": 1}}
     assert notes == {"date_in_template": {"day": "2024-05-01"}, **counts}
-    empty = write_jsonl(tmp_path / "c.jsonl", [{"prompt": "a b"}, {"prompt": ""}, {"prompt": ""}])
+    empty = write_jsonl(
+        tmp_path / "c.jsonl", [{"prompt": "a b"}, {"prompt": ""}, {"prompt": ""}]
+    )
     (dataset,) = chunkscope.analyze(empty, special_tokens=False).datasets
-    assert [str(note.values["count"]) + note.code for note in dataset.notes] == ["2empty_prompts"]
+    assert [str(note.values["count"]) + note.code for note in dataset.notes] == [
+        "2empty_prompts"
+    ]
     texts = write_jsonl(tmp_path / "b.jsonl", prompts(2))
-    as_chat = chunkscope.AnalyzeOptions(chat_template=template, apply_chat_template=True)
+    as_chat = chunkscope.AnalyzeOptions(
+        chat_template=template, apply_chat_template=True
+    )
     assert [d.field for d in chunkscope.analyze(texts, options=as_chat).datasets] == [
         "prompt (as chat)"
     ]
 
 
-def test_an_archive_is_digested_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_digested_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ZipFile(tmp_path / "a.zip", "w") as archive:
         for name in "abc":
             archive.writestr(f"{name}.jsonl", '{"prompt": "hi"}')
@@ -66,7 +84,9 @@ def test_an_archive_is_digested_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:
-    data = write_jsonl(tmp_path / "a.jsonl", [{"prompt": "so " * n} for n in range(1, 201)])
+    data = write_jsonl(
+        tmp_path / "a.jsonl", [{"prompt": "so " * n} for n in range(1, 201)]
+    )
     options = chunkscope.AnalyzeOptions(sample=20, seed=3, use_cache=False)
     (dataset,) = run(data, options=options).datasets
     assert dataset.sample is not None
@@ -75,7 +95,11 @@ def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:
 
 
 def test_every_row_is_as_likely_to_be_in_a_sample() -> None:
-    chunks = [Chunk(range(start, start + 50), ["x"] * 50) for start in range(0, 200, 50)]
-    seen = Counter(row for seed in range(400) for row in draw(chunks, 20, seed)[0].positions)
+    chunks = [
+        Chunk(range(start, start + 50), ["x"] * 50) for start in range(0, 200, 50)
+    ]
+    seen = Counter(
+        row for seed in range(400) for row in draw(chunks, 20, seed)[0].positions
+    )
     assert sum(seen.values()) == 400 * 20
     assert all(20 < seen[row] < 65 for row in range(200))

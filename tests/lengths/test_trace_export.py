@@ -20,7 +20,10 @@ from tests.commands.helpers import analyze, write_jsonl
 
 SHOTS = "".join(f"Q: What is {n} and {n}?\nA: It is {2 * n}.\n\n" for n in range(60))
 ROWS = [
-    {"question": f"{SHOTS if n % 3 else SHOTS[:300]}Q: {'so ' * (5 * n)}?", "answer": "yes " * n}
+    {
+        "question": f"{SHOTS if n % 3 else SHOTS[:300]}Q: {'so ' * (5 * n)}?",
+        "answer": "yes " * n,
+    }
     for n in range(12)
 ]
 ROWS += [ROWS[4], {**ROWS[5], "answer": None}]
@@ -57,7 +60,9 @@ ANSWERED = {"select": SelectOptions(output_field="answer")}
 
 @pytest.mark.parametrize("size", [16, 100, 512])
 def test_a_trace_comes_back_as_it_was(tmp_path: Path, size: int) -> None:
-    profile, _, lines = export(write_jsonl(tmp_path / "a.jsonl", ROWS), size=size, **ANSWERED)
+    profile, _, lines = export(
+        write_jsonl(tmp_path / "a.jsonl", ROWS), size=size, **ANSWERED
+    )
     assert {tuple(line) for line in lines} == {
         ("timestamp", "input_length", "output_length", "hash_ids")
     }
@@ -79,7 +84,11 @@ def test_outputs_are_the_datas_and_others_are_assumed(tmp_path: Path) -> None:
     profile, _, lines = export(data, **ANSWERED)
     outputs = LengthHistogram.of(line["output_length"] for line in lines[:-1])
     assert outputs == profile.datasets[0].output_lengths
-    assert profile.datasets[0].prefixes.output_tokens == round(outputs.total / outputs.count) == 6
+    assert (
+        profile.datasets[0].prefixes.output_tokens
+        == round(outputs.total / outputs.count)
+        == 6
+    )
     assert lines[-1]["output_length"] == 256
     assert {line["output_length"] for line in export(data)[2]} == {256}
 
@@ -92,7 +101,11 @@ def test_it_is_the_same_after_the_data_was_counted_before(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("as_chat", [False, True], ids=["chats", "texts as chats"])
 def test_chats_are_exported_as_they_are_counted(tmp_path: Path, as_chat: bool) -> None:
-    row = {"prompt": SHOTS} if as_chat else {"messages": [{"role": "user", "content": SHOTS}]}
+    row = (
+        {"prompt": SHOTS}
+        if as_chat
+        else {"messages": [{"role": "user", "content": SHOTS}]}
+    )
     data = write_jsonl(tmp_path / "a.jsonl", [row] * 3)
     profile, _, lines = export(data, size=16, apply_chat_template=as_chat)
     assert LengthHistogram.of(line["input_length"] for line in lines) == profile.overall
@@ -102,7 +115,9 @@ def test_chats_are_exported_as_they_are_counted(tmp_path: Path, as_chat: bool) -
 @pytest.mark.parametrize("run", ["mock__plain", "mock__chat", "mock__api"])
 def test_a_harness_log_is_exported_request_by_request(shared: Path, run: str) -> None:
     """Of requests that only score their prompt vLLM makes one token."""
-    profile, _, lines = export(shared / "data" / "harness_logs" / "lm-eval-0.4.13" / run)
+    profile, _, lines = export(
+        shared / "data" / "harness_logs" / "lm-eval-0.4.13" / run
+    )
     assert LengthHistogram.of(line["input_length"] for line in lines) == profile.overall
     kinds: Counter[str] = Counter()
     for dataset in profile.datasets:
@@ -116,7 +131,9 @@ def test_a_harness_log_is_exported_request_by_request(shared: Path, run: str) ->
 def test_what_a_harness_sends_longest_first_is_in_that_order() -> None:
     """As lm-eval's vllm model does; of equal length, prompts that begin alike are together."""
     rows = TraceRows(16)
-    for output, (name, tokens) in enumerate(zip("abcab", [32, 32, 16, 32, 32], strict=True), 1):
+    for output, (name, tokens) in enumerate(
+        zip("abcab", [32, 32, 16, 32, 32], strict=True), 1
+    ):
         rows.add([SentPrompt(1, tokens, name.encode() * 4 * tokens, output)])
     assert [output for _, output, _ in rows.in_order()] == [1, 2, 3, 4, 5]
     rows.longest_first = True
@@ -129,7 +146,9 @@ def test_what_a_harness_sends_longest_first_is_in_that_order() -> None:
 
 
 def test_lengths_alone_share_nothing(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("ContextTokens,GeneratedTokens\n600,5\n0,1\n600,7\n")
+    (tmp_path / "a.csv").write_text(
+        "ContextTokens,GeneratedTokens\n600,5\n0,1\n600,7\n"
+    )
     _, _, lines = export(tmp_path / "a.csv")
     assert [line["hash_ids"] for line in lines] == [[0, 1], [], [2, 3]]
     assert [line["output_length"] for line in lines] == [5, 1, 7]
@@ -145,7 +164,9 @@ def test_a_trace_in_a_bad_place_leaves_the_profile(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_vllm_bench_serve_reads_it_with_the_command_that_is_said(tmp_path, probe) -> None:
+def test_vllm_bench_serve_reads_it_with_the_command_that_is_said(
+    tmp_path, probe
+) -> None:
     write_jsonl(tmp_path / "a.jsonl", ROWS)
     words = ("--output-field", "answer", "--export-trace", "with blanks.jsonl")
     done = analyze(tmp_path, "a.jsonl", *words)

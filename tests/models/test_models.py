@@ -20,7 +20,10 @@ def codes(model):
 
 
 def compressed(weights):
-    return {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": weights}}}
+    return {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"g": {"weights": weights}},
+    }
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -40,11 +43,26 @@ def test_the_counted_parameters_are_the_published_ones(name):
         ({"sliding_window": 4096, "use_sliding_window": False}, 0),
         ({"sliding_window": 4096, "max_window_layers": 28}, 4),
         ({"sliding_window": 262_144}, 0),
-        ({"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 16}, 16),
+        (
+            {
+                "sliding_window": 64,
+                "layer_types": ["sliding_attention", "full_attention"] * 16,
+            },
+            16,
+        ),
         ({"attention_chunk_size": 64, "layer_types": ["chunked_attention"] * 24}, 24),
         ({"attention_chunk_size": 8_192, "model_type": "llama4_text"}, 24),
-        ({"sliding_window": 128, "hybrid_layer_pattern": [0, *[1] * 4, 0, 1, 1] * 4}, 24),
-        ({"sliding_window": 128, "model_type": "not known, nor which layers have it"}, 0),
+        (
+            {"sliding_window": 128, "hybrid_layer_pattern": [0, *[1] * 4, 0, 1, 1] * 4},
+            24,
+        ),
+        (
+            {
+                "sliding_window": 128,
+                "model_type": "not known, nor which layers have it",
+            },
+            0,
+        ),
     ],
 )
 def test_a_sliding_window_counts_only_where_it_is_used(config, sliding):
@@ -58,16 +76,37 @@ def test_a_sliding_window_counts_only_where_it_is_used(config, sliding):
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 1 + 4 / 128**2),
         ({"quant_method": "awq", "bits": 4, "group_size": 128}, 0.5 + 20 / 128 / 8),
         ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 1.0),
-        ({"quant_method": "auto-round", "bits": 2, "group_size": 64}, 2 / 8 + 18 / 64 / 8),
+        (
+            {"quant_method": "auto-round", "bits": 2, "group_size": 64},
+            2 / 8 + 18 / 64 / 8,
+        ),
         ({"quant_method": "gptq", "bits": -8, "group_size": 32}, 0.5 + 20 / 32 / 8),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 0.5 + 4 / 64),
-        ({"quant_method": "bitsandbytes", "bnb_4bit_use_double_quant": True}, 0.5 + 1 / 64),
+        (
+            {"quant_method": "bitsandbytes", "bnb_4bit_use_double_quant": True},
+            0.5 + 1 / 64,
+        ),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 1.0),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 0.5 + 1 / 16),
-        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, 1.0),
-        ({"quant_method": "torchao", "quant_type": "Int8DynamicActivationInt4Weight"}, 4.25 / 8),
+        (
+            {
+                "quant_method": "quark",
+                "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}},
+            },
+            1.0,
+        ),
+        (
+            {
+                "quant_method": "torchao",
+                "quant_type": "Int8DynamicActivationInt4Weight",
+            },
+            4.25 / 8,
+        ),
         (compressed({"num_bits": 4, "group_size": 128}), 0.5 + 16 / 128 / 8),
-        (compressed({"num_bits": 4, "group_size": 32, "symmetric": False}), 0.5 + 20 / 32 / 8),
+        (
+            compressed({"num_bits": 4, "group_size": 32, "symmetric": False}),
+            0.5 + 20 / 32 / 8,
+        ),
         (compressed({"num_bits": 8, "type": "float"}), 1.0),
     ],
 )
@@ -75,10 +114,14 @@ def test_quantized_weights_take_what_their_config_says(stated, bytes_per_weight)
     model = shape(quantization_config=stated)
     p = model.parameters
     plain = 2 * (p.embedding + p.head + p.other)
-    assert model.weight_bytes == pytest.approx(plain + (p.attention + p.mlp) * bytes_per_weight)
+    assert model.weight_bytes == pytest.approx(
+        plain + (p.attention + p.mlp) * bytes_per_weight
+    )
 
 
-EACH = [f"model.layers.{layer}.self_attn.{x}_proj" for layer in range(32) for x in "qkvo"]
+EACH = [
+    f"model.layers.{layer}.self_attn.{x}_proj" for layer in range(32) for x in "qkvo"
+]
 KIMI = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"]  # of K2 Thinking
 KIMI += [r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"]
 
@@ -86,24 +129,37 @@ KIMI += [r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"]
 @pytest.mark.parametrize(
     ("names", "quantized"),
     [
-        *((names, "mlp experts") for names in (["re:.*self_attn"], EACH, ["*layers.*.self_attn*"])),
+        *(
+            (names, "mlp experts")
+            for names in (["re:.*self_attn"], EACH, ["*layers.*.self_attn*"])
+        ),
         (["re:^language_model.model.layers.*self_attn.*", "re:("], "mlp experts"),
         (KIMI, "experts"),
         (["mlp.shared_expert", "mlp.gate"], "attention experts"),
-        *((names, "attention mlp experts") for names in (EACH[:8], ["model.layers.0.mlp"], None)),
-        (["gate", "re:.*mlp.gate$", "re:.*self_attn.kv_a_proj"], "attention mlp experts"),
+        *(
+            (names, "attention mlp experts")
+            for names in (EACH[:8], ["model.layers.0.mlp"], None)
+        ),
+        (
+            ["gate", "re:.*mlp.gate$", "re:.*self_attn.kv_a_proj"],
+            "attention mlp experts",
+        ),
     ],
 )
 def test_what_a_quantization_leaves_out_of_most_layers_has_16_bits(names, quantized):
     """As a list of layers, wildcards or expressions."""
     stated = {"quant_method": "awq", "ignore": names}
-    assert shape(quantization_config=stated).quantization.kinds == tuple(quantized.split())
+    assert shape(quantization_config=stated).quantization.kinds == tuple(
+        quantized.split()
+    )
 
 
 def test_mxfp4_packs_the_experts_only():
     model = find_model("gpt-oss-20b")
     p = model.parameters
-    packed = p.experts * 3_072 / 2_880 * 4.25 / 8  # padded: 14.58 GB were measured on an H200
+    packed = (
+        p.experts * 3_072 / 2_880 * 4.25 / 8
+    )  # padded: 14.58 GB were measured on an H200
     assert model.weight_bytes == round(2 * (p.total - p.experts) + packed)
     assert model.weight_bytes == pytest.approx(14.58e9, rel=0.015)
 
@@ -111,7 +167,9 @@ def test_mxfp4_packs_the_experts_only():
 def test_what_is_not_known_is_guessed_and_said_so():
     assert not shape().notes
     assert codes(shape(model_type="brand_new")) == {"unknown_model_type"}
-    model = shape(quantization_config={"quant_method": "modelopt", "quant_algo": "vodoo"})
+    model = shape(
+        quantization_config={"quant_method": "modelopt", "quant_algo": "vodoo"}
+    )
     assert model.weight_bytes == shape().weight_bytes, "16 bits"
     assert codes(model) == {"unknown_quantization"}
 
@@ -125,7 +183,9 @@ def test_what_is_not_known_is_guessed_and_said_so():
 )
 def test_a_compressed_cache_is_refused(stated):
     """DeepSeek-V4: of a window in each layer, 140 million tokens were said to fit on 8 H200."""
-    with pytest.raises(InputError, match="compresses its KV cache, and its memory is not known"):
+    with pytest.raises(
+        InputError, match="compresses its KV cache, and its memory is not known"
+    ):
         shape(model_type="deepseek_v4", **stated)
 
 
@@ -144,28 +204,61 @@ def test_a_multimodal_config_keeps_its_language_model_one_level_down():
     model = shape(config, quantization_config={"quant_method": "fp8"})
     assert model.parameters.total - model.parameters.vision == 8_030_261_248
     assert model.parameters.vision == 24 * (4 * 1024**2 + 2 * 1024 * 4096)
-    gated = {**config, "vision_config": {**tower, "hidden_act": "silu"}}  # Qwen2.5-VL, Pixtral
+    gated = {
+        **config,
+        "vision_config": {**tower, "hidden_act": "silu"},
+    }  # Qwen2.5-VL, Pixtral
     assert shape(gated).parameters.vision == 24 * (4 * 1024**2 + 3 * 1024 * 4096)
-    heard = {"embed_dim": 1024, "hidden_size": 3584, "encoder_layers": 24, "encoder_ffn_dim": 4096}
-    assert shape(config, audio_config=heard).parameters.vision == 2 * model.parameters.vision
+    heard = {
+        "embed_dim": 1024,
+        "hidden_size": 3584,
+        "encoder_layers": 24,
+        "encoder_ffn_dim": 4096,
+    }
+    assert (
+        shape(config, audio_config=heard).parameters.vision
+        == 2 * model.parameters.vision
+    )
     assert model.quantization.method == "fp8"
     assert codes(model) == {"vision_tower"}
 
 
 def test_what_a_config_leaves_out_is_completed():
-    text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": [10240] * 34}
+    text = {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "intermediate_size": [10240] * 34,
+    }
     text |= {"num_hidden_layers": 34, "sliding_window": 1024}
-    model, whole = shape({"model_type": "gemma3", "text_config": text}), find_model("gemma-3-4b")
+    model, whole = (
+        shape({"model_type": "gemma3", "text_config": text}),
+        find_model("gemma-3-4b"),
+    )
     assert (model.attention, model.limit) == (whole.attention, 131_072)
-    falcon = {"model_type": "falcon", "n_embed": 8, "n_head": 8, "n_layer": 8, "vocab_size": 8}
+    falcon = {
+        "model_type": "falcon",
+        "n_embed": 8,
+        "n_head": 8,
+        "n_layer": 8,
+        "vocab_size": 8,
+    }
     assert shape(falcon).limit == 2_048
     llava = {"text_config": {"model_type": "llama", "vocab_size": 32_064}}
     assert shape(llava).parameters.total == 6_738_939_904
-    text = {"model_type": "gemma2", "vocab_size": 257_216}  # of PaliGemma 2: heads of 256
+    text = {
+        "model_type": "gemma2",
+        "vocab_size": 257_216,
+    }  # of PaliGemma 2: heads of 256
     assert shape({"text_config": text}).attention == find_model("gemma-2-2b").attention
     mistral = shape({"model_type": "mistral"})  # the first: with a window
-    assert (mistral.parameters.total, mistral.attention.sliding_layers) == (7_241_732_096, 32)
-    latent = {"kv_lora_rank": 256, "qk_nope_head_dim": 64}  # of MiniCPM3, with values as wide
+    assert (mistral.parameters.total, mistral.attention.sliding_layers) == (
+        7_241_732_096,
+        32,
+    )
+    latent = {
+        "kv_lora_rank": 256,
+        "qk_nope_head_dim": 64,
+    }  # of MiniCPM3, with values as wide
     assert shape(**latent).attention.latent.v_dim == 64
     assert codes(whole) == {"sliding_window", "vision_tower"}
 
@@ -173,7 +266,11 @@ def test_what_a_config_leaves_out_is_completed():
 BORROWING = {"num_kv_shared_layers": 6, "use_double_wide_mlp": True}
 INDEXED = {"model_type": "deepseek_v32", "index_n_heads": 64, "index_head_dim": 128}
 NEW_FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2}
-SIGNS = {"hybrid_override_pattern": "M-M*M-ME", "num_hidden_layers": 8, "n_routed_experts": 4}
+SIGNS = {
+    "hybrid_override_pattern": "M-M*M-ME",
+    "num_hidden_layers": 8,
+    "n_routed_experts": 4,
+}
 SIGNS |= {"moe_intermediate_size": 64}
 ZAMBA = {"layers_block_type": ["mamba", "hybrid"] * 2, "num_mem_blocks": 1}
 # Weights of attention, MLP, experts, head, others; bytes of a token on each of two GPUs: KV cache,
@@ -225,7 +322,11 @@ def test_weights_and_bytes_of_each_kind_of_model(name, changed, figures):
         *(("qwen3-next", "float32", 68_608), ("qwen3-next", "bfloat16", 35_840)),
         *(("nemotron-h", None, 134_912), ("nemotron-h", "float32", 134_912)),
         *(("nemotron-h", "bfloat16", 69_376), ("jamba", "float32", 9_728)),
-        *(("falcon-h1", None, 34_688), ("lfm-2", None, 512), ("granite-4", None, 34_688)),
+        *(
+            ("falcon-h1", None, 34_688),
+            ("lfm-2", None, 512),
+            ("granite-4", None, 34_688),
+        ),
     ],
 )
 def test_bytes_of_a_state_on_each_of_two_gpus(name, dtype, state):
@@ -234,10 +335,19 @@ def test_bytes_of_a_state_on_each_of_two_gpus(name, dtype, state):
 
 
 def test_no_decoder_or_layers_that_are_not_all_described_are_an_input_error():
-    silent = {"is_encoder_decoder": True, "model_type": "bert", "architectures": ["XForMaskedLM"]}
-    signs = {"hybrid_override_pattern": "M*" * 15, "layers_block_type": ["mlp", "what"] * 16}
+    silent = {
+        "is_encoder_decoder": True,
+        "model_type": "bert",
+        "architectures": ["XForMaskedLM"],
+    }
+    signs = {
+        "hybrid_override_pattern": "M*" * 15,
+        "layers_block_type": ["mlp", "what"] * 16,
+    }
     for key, value in (silent | signs).items():
-        with pytest.raises(InputError, match="generates no text" if key in silent else "32 layers"):
+        with pytest.raises(
+            InputError, match="generates no text" if key in silent else "32 layers"
+        ):
             shape(**{key: value})
 
 
@@ -263,17 +373,36 @@ def test_layers_with_a_state_hold_no_kv_cache(layers, stateful):
     ("config", "limit"),
     [
         ({}, 131_072),
-        ({"max_position_embeddings": 8192, "model_max_length": 32_768}, 32_768),  # Command R
-        ({"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 2}}, 8192),
+        (
+            {"max_position_embeddings": 8192, "model_max_length": 32_768},
+            32_768,
+        ),  # Command R
+        (
+            {
+                "max_position_embeddings": 4096,
+                "rope_scaling": {"type": "linear", "factor": 2},
+            },
+            8192,
+        ),
         ({"max_position_embeddings": 163_840, "rope_scaling": YARN}, 163_840),
     ],
 )
 def test_the_limit_is_derived_as_vllm_does(config, limit):
     assert shape(**config).limit == limit
     assert shape(max_position_embeddings=None).limit is None
-    phi = {"original_max_position_embeddings": 4096, "rope_scaling": {"long_factor": [1.0]}}
-    assert (shape(**phi).limit, shape(**phi).original, shape().original) == (131_072, 4096, None)
-    assert find_model("Qwen/Qwen2.5-7B").limit == 4 * find_model("Qwen/Qwen2.5-7B-Instruct").limit
+    phi = {
+        "original_max_position_embeddings": 4096,
+        "rope_scaling": {"long_factor": [1.0]},
+    }
+    assert (shape(**phi).limit, shape(**phi).original, shape().original) == (
+        131_072,
+        4096,
+        None,
+    )
+    assert (
+        find_model("Qwen/Qwen2.5-7B").limit
+        == 4 * find_model("Qwen/Qwen2.5-7B-Instruct").limit
+    )
 
 
 @pytest.mark.parametrize(
@@ -313,7 +442,9 @@ def test_the_hub_cache_is_used_without_a_network(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./nope", "nope.json", ""])
-def test_a_path_that_is_not_there_or_damaged_is_an_input_error(name, tmp_path, monkeypatch):
+def test_a_path_that_is_not_there_or_damaged_is_an_input_error(
+    name, tmp_path, monkeypatch
+):
     """The empty name is not the config of this folder."""
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,11 @@ from chunkscope.planning.emit import emit
 from chunkscope.vllm.enums import Entry, Target
 from tests.build import MIXED, SHORT, plan, plan_that_sets
 
-OFF = {"max_model_len": 768, "max_num_batched_tokens": 8192, "enable_chunked_prefill": False}
+OFF = {
+    "max_model_len": 768,
+    "max_num_batched_tokens": 8192,
+    "enable_chunked_prefill": False,
+}
 
 
 def text(target, lengths=MIXED, **options):
@@ -22,7 +26,9 @@ def text_of(given, target, **options):
 
 
 def test_yaml_is_a_mapping_where_nothing_is_set():
-    assert yaml.safe_load(text_of({}, Target.VLLM_YAML)) == {}, "vLLM dies of an empty file"
+    assert yaml.safe_load(text_of({}, Target.VLLM_YAML)) == {}, (
+        "vLLM dies of an empty file"
+    )
     assert text_of({}, Target.VLLM_ARGS) == ""
 
 
@@ -52,7 +58,9 @@ def test_every_form_says_who_starts_the_engine_it_was_planned_for(target):
     """In Python more tokens go into a step and fewer or more requests run than in a server."""
     same, other = (
         emit(plan_that_sets(given={}, entry=entry), target)
-        for entry in sorted(set(Entry) - {Entry.OTHER}, key=lambda one: one is not target.entry)
+        for entry in sorted(
+            set(Entry) - {Entry.OTHER}, key=lambda one: one is not target.entry
+        )
     )
     assert "emit_spelled_out" not in {note.code for note in same.notes}
     assert "8192" not in same.text, "its own default is never an argument"
@@ -75,7 +83,10 @@ def test_a_path_with_blanks_and_dollars_is_one_word_in_every_command(folder):
     for target in (Target.LM_EVAL, Target.INSPECT):
         line = emit(made, target).text
         shell = subprocess.run(
-            ["sh", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, check=True
+            ["sh", "-c", f"printf '%s\\n' {line}"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert any(str(folder) in word for word in shell.stdout.splitlines()), target
 

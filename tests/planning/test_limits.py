@@ -17,13 +17,22 @@ from chunkscope.report.words.plan import answer as advice
 from tests.build import LONG, MIXED, advised, profile
 from tests.commands.helpers import chunkscope as run
 
-SERVED = {"model": "qwen3-8b", "gpu": "h100", "max_output": 32, "vllm_version": "0.32.0"}
-DATA = profile(data=[*([60] * 40), *range(100, 1_600, 40), *range(3_000, 15_000, 1_500)])
+SERVED = {
+    "model": "qwen3-8b",
+    "gpu": "h100",
+    "max_output": 32,
+    "vllm_version": "0.32.0",
+}
+DATA = profile(
+    data=[*([60] * 40), *range(100, 1_600, 40), *range(3_000, 15_000, 1_500)]
+)
 
 
 @cache
 def served(slo: str, arrivals: str = "16/s", **more) -> Plan:
-    return recommend(DATA, **{**SERVED, "requests": 100, **more}, slo=slo, arrivals=arrivals)
+    return recommend(
+        DATA, **{**SERVED, "requests": 100, **more}, slo=slo, arrivals=arrivals
+    )
 
 
 def test_vllms_own_stays_where_it_keeps_the_limits_about_as_well():
@@ -42,12 +51,16 @@ def test_a_setting_that_keeps_a_limit_which_vllms_own_breaks_is_chosen(monkeypat
     uses = [one.slo.use for one in made.tried]
     assert made.run.slo.use <= min(uses) + 0.01, "the most room of all that were tried"
     # Room to spare is not paid for with later first tokens, which a tighter limit may cost.
-    assert served("itl_p99=40ms", "12/s").settings.given() == {"max_num_batched_tokens": 512}
+    assert served("itl_p99=40ms", "12/s").settings.given() == {
+        "max_num_batched_tokens": 512
+    }
     assert "256 instead of 8,192" in (tight := advice(served("itl_p99=20ms", "12/s")))
     assert "to first token grows from" in tight
     # At 0.18/s none was to keep them, and 0.198/s would do: some of the requests had found less.
     monkeypatch.setattr("chunkscope.planning.choose._finalist", lambda p: p.default)
-    monkeypatch.setattr("chunkscope.planning.choose.fastest", lambda _: (made.effective, 1.0))
+    monkeypatch.setattr(
+        "chunkscope.planning.choose.fastest", lambda _: (made.effective, 1.0)
+    )
     assert served.__wrapped__(limits).advice.settings == made.advice.settings
 
 
@@ -76,10 +89,17 @@ def test_what_0_31_brought_is_tried_where_it_is_known(version, known):
 
 def test_at_twice_the_rate_that_is_served_many_wait():
     """A thousand requests, fewer than may run at once, never waited, whatever the rate."""
-    made, short = served("ttft_p95=2s", max_output=256), profile(data=range(100, 300, 4))
-    at_once = Problem.of(short, replace(made.request, arrivals="batch", slo=()), made.deployment)
+    made, short = (
+        served("ttft_p95=2s", max_output=256),
+        profile(data=range(100, 300, 4)),
+    )
+    at_once = Problem.of(
+        short, replace(made.request, arrivals="batch", slo=()), made.deployment
+    )
     default, count = at_once.default, 2_000
-    batch = replace(at_once, request=replace(at_once.request, requests=count)).simulator()
+    batch = replace(
+        at_once, request=replace(at_once.request, requests=count)
+    ).simulator()
     twice = f"{2 * count / batch.attempt(default).figures.makespan_s}/s"
     served_twice = replace(made.request, arrivals=twice, requests=None)
     run = Problem.of(short, served_twice, made.deployment).simulator().attempt(default)
@@ -110,7 +130,9 @@ def test_a_limit_that_nothing_uses_is_kept_by_vllms_default():
     assert (made.advice.kind, made.run.slo.use) == (AdviceKind.KEEP, 0)
     assert "rough_gaps" not in {note.code for note in made.notes}
     # Where the limit decides nothing, the advice is as without it: fewer at once were advised.
-    loose, free = (advised([3] * 1000, gpu="h100", slo=slo) for slo in ("ttft_p95=1h", None))
+    loose, free = (
+        advised([3] * 1000, gpu="h100", slo=slo) for slo in ("ttft_p95=1h", None)
+    )
     assert loose.advice.settings == free.advice.settings
 
 
@@ -119,7 +141,9 @@ def test_a_queue_that_grows_keeps_no_limit():
     made = served("itl_p99=30s", "2000/s")
     assert made.advice.kind is AdviceKind.NO_SETTING
     assert (made.default_run.slo.is_met, made.default_run.backlog.grows) == (True, True)
-    assert made.tried == (made.default_run,), "no setting serves so many: none was searched for"
+    assert made.tried == (made.default_run,), (
+        "no setting serves so many: none was searched for"
+    )
 
 
 def test_a_setting_that_a_variation_cannot_run_is_in_doubt(monkeypatch):
@@ -136,9 +160,14 @@ def test_a_setting_that_a_variation_cannot_run_is_in_doubt(monkeypatch):
 
 
 def test_the_headline_names_what_vllm_needs_to_start_though_no_setting_keeps_the_limits():
-    made = served("itl_p99=1ms", "1/s", model="mistral-nemo-12b", gpu="l40s", max_output=8)
+    made = served(
+        "itl_p99=1ms", "1/s", model="mistral-nemo-12b", gpu="l40s", max_output=8
+    )
     context = made.advice.needed.max_model_len
-    assert (made.advice.kind, made.settings.max_model_len) == (AdviceKind.NO_SETTING, context)
+    assert (made.advice.kind, made.settings.max_model_len) == (
+        AdviceKind.NO_SETTING,
+        context,
+    )
     assert f"{context:,}" in advice(made)
 
 
@@ -151,7 +180,9 @@ def test_a_client_that_keeps_few_under_way_is_planned_for():
 
 # -- on the command line -------------------------------------------------------------------------
 
-IMPOSSIBLE = "--model qwen3-8b --gpu h100 --max-output 2 --slo itl_p50=0.1ms --arrivals 8/s"
+IMPOSSIBLE = (
+    "--model qwen3-8b --gpu h100 --max-output 2 --slo itl_p50=0.1ms --arrivals 8/s"
+)
 
 
 @pytest.fixture
@@ -164,9 +195,15 @@ def folder(tmp_path, monkeypatch):
 
 def test_recommend_and_find_rate_name_the_same_rate_and_recommend_how_many_gpus(folder):
     """From other rates, in other steps: it was 6.98/s and 7.41/s."""
-    words = "--model qwen3-8b --gpu h100 --max-output 32 --slo ttft_p95=300ms,itl_p99=30ms"
-    asked = run(folder, "recommend", *words.split(), "--arrivals", "60/s", "-o", "reports/a b")
-    assert "; next: chunkscope simulate 'reports/a b' --find-rate" in " ".join(asked.err.split())
+    words = (
+        "--model qwen3-8b --gpu h100 --max-output 32 --slo ttft_p95=300ms,itl_p99=30ms"
+    )
+    asked = run(
+        folder, "recommend", *words.split(), "--arrivals", "60/s", "-o", "reports/a b"
+    )
+    assert "; next: chunkscope simulate 'reports/a b' --find-rate" in " ".join(
+        asked.err.split()
+    )
     told = " ".join(asked.out.split())
     rate = re.search(r"rate of about ([\d.]+)/s", told)[1]
     assert f"60/s needs about {-(-60 // float(rate)):.0f} GPUs" in told

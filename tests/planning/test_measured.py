@@ -53,13 +53,17 @@ def test_the_kv_cache_is_the_logs_at_its_own_setting(tmp_path: Path) -> None:
     assert plan.memory.kv_cache_label is Label.MEASURED
     assert plan.memory.line("correction").label is Label.MEASURED
     spent = sum(line.gib for line in plan.memory.lines if line.profiled)
-    assert spent + plan.memory.kv_cache_gib == pytest.approx(plan.memory.requested_gib, abs=1e-6)
+    assert spent + plan.memory.kv_cache_gib == pytest.approx(
+        plan.memory.requested_gib, abs=1e-6
+    )
     (note,) = [note for note in plan.notes if note.code == "measured_in_log"]
     assert note.values["log"] == "vllm.log"
 
 
 def test_a_size_that_was_given_is_no_measurement(tmp_path: Path) -> None:
-    bill = planned(written(tmp_path, *FITTED, args=", 'kv_cache_memory_bytes': 1073741824")).memory
+    bill = planned(
+        written(tmp_path, *FITTED, args=", 'kv_cache_memory_bytes': 1073741824")
+    ).memory
     assert bill.kv_cache_label is None
     assert bill.kv_cache_tokens != 919_824
 
@@ -69,12 +73,17 @@ def test_elsewhere_the_model_is_off_by_as_much(tmp_path: Path) -> None:
     predicting = advised(FITTING, max_model_len=CONTEXT).deployment
 
     def tokens(deployment, budget: int) -> int:
-        bill = deployment.memory(Settings(max_num_batched_tokens=budget, max_model_len=CONTEXT))
+        bill = deployment.memory(
+            Settings(max_num_batched_tokens=budget, max_model_len=CONTEXT)
+        )
         assert bill is not None
         assert budget == 8_192 or bill.kv_cache_label is None
         return bill.kv_cache_tokens
 
-    off = {size: tokens(predicting, size) - tokens(there, size) for size in (2_048, 8_192, 32_768)}
+    off = {
+        size: tokens(predicting, size) - tokens(there, size)
+        for size in (2_048, 8_192, 32_768)
+    }
     assert off[8_192] != 0
     assert max(off.values()) - min(off.values()) <= 16  # a block
 
@@ -84,17 +93,26 @@ def test_a_setting_that_ran_out_of_memory_is_not_advised_again(tmp_path: Path) -
     plan = planned(written(tmp_path, FITTED[0], oom))
     assert plan.settings.max_num_batched_tokens is not None
     assert plan.settings.max_num_batched_tokens < 8_192
-    assert plan.advice.needed.max_num_batched_tokens == plan.settings.max_num_batched_tokens
+    assert (
+        plan.advice.needed.max_num_batched_tokens
+        == plan.settings.max_num_batched_tokens
+    )
     (refusal,) = plan.deployment.refusals(Settings(max_model_len=CONTEXT))
     assert refusal.code == "refused_failed"
 
 
 @pytest.mark.parametrize(
     "lines",
-    [["torch.OutOfMemoryError: CUDA out of memory."], [FITTED[0], "std::bad_alloc"], ["Killed"]],
+    [
+        ["torch.OutOfMemoryError: CUDA out of memory."],
+        [FITTED[0], "std::bad_alloc"],
+        ["Killed"],
+    ],
     ids=["loading", "the machine's memory", "the system"],
 )
-def test_what_no_smaller_budget_mends_speaks_against_no_setting(tmp_path: Path, lines) -> None:
+def test_what_no_smaller_budget_mends_speaks_against_no_setting(
+    tmp_path: Path, lines
+) -> None:
     """Of weights the memory model says whether they fit."""
     plan = planned(written(tmp_path, *lines))
     assert not plan.deployment.refusals(Settings(max_model_len=CONTEXT))
@@ -127,7 +145,10 @@ def test_the_plan_keeps_it_and_the_simulation_uses_it(tmp_path: Path) -> None:
 def test_the_log_names_version_and_model(tmp_path: Path) -> None:
     log = written(tmp_path, *FITTED, version="0.20.1")
     plan = planned(log, model=None, vllm_version=None)
-    assert (plan.deployment.release.version, plan.model.name) == ((0, 20, 1), "llama-3.1-8b")
+    assert (plan.deployment.release.version, plan.model.name) == (
+        (0, 20, 1),
+        "llama-3.1-8b",
+    )
 
 
 @pytest.mark.parametrize(

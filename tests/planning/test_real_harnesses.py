@@ -18,7 +18,11 @@ from tests.build import plan_that_sets
 
 pytestmark = pytest.mark.real
 
-GIVEN = {"max_num_batched_tokens": 8192, "max_num_seqs": 512, "enable_chunked_prefill": False}
+GIVEN = {
+    "max_num_batched_tokens": 8192,
+    "max_num_seqs": 512,
+    "enable_chunked_prefill": False,
+}
 LM_EVAL_TASK = """task: TASK
 dataset_path: json
 dataset_kwargs: {data_files: {test: rows.jsonl}}
@@ -94,7 +98,10 @@ def asked(harness_python, tmp_path):
 def test_lm_eval_starts_vllm_as_planned(asked):
     made = plan_that_sets(given=GIVEN)
     keywords = json.loads(asked(emit(made, Target.LM_EVAL).text + " --include_path ."))
-    expected = {"model": "meta-llama/Llama-3.1-8B", **made.settings_for(Entry.LLM).given()}
+    expected = {
+        "model": "meta-llama/Llama-3.1-8B",
+        **made.settings_for(Entry.LLM).given(),
+    }
     assert {name: keywords[name] for name in expected} == expected
     assert keywords["max_model_len"] is None
     assert keywords["gpu_memory_utilization"] == 0.92

@@ -31,7 +31,7 @@ SCORED = """output_type: multiple_choice
 doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC. {{choices[2]}}\\nD. {{choices[3]}}\\nAnswer:"
 doc_to_choice: ["A", "B", "C", "D"]
 doc_to_target: "{{answer}}"
-"""  # noqa: E501
+"""
 RUN_LM_EVAL = (
     f"{OWN_TASKS_ONLY}\nimport sys\n"
     "from lm_eval.__main__ import cli_evaluate\n"
@@ -39,7 +39,16 @@ RUN_LM_EVAL = (
     " --tasks gsm8k_8,mmlu_5,qmsum_0'.split()\n"
     "cli_evaluate()\n"
 )
-ASKED = ["--model", "qwen3-8b", "--gpu", "h200", "--vllm-version", "0.28", "--entry", "llm"]
+ASKED = [
+    "--model",
+    "qwen3-8b",
+    "--gpu",
+    "h200",
+    "--vllm-version",
+    "0.28",
+    "--entry",
+    "llm",
+]
 ASKED += ["--max-output", "64"]
 
 
@@ -51,11 +60,16 @@ def place(tmp_path_factory, shared, harness_python) -> Path:
     gsm8k = [json.loads(line) for line in lines]
     write_jsonl(folder / "gsm8k_8.jsonl", gsm8k[:300])
     write_jsonl(folder / "gsm8k_8_shots.jsonl", gsm8k[-8:])
-    texts = [f"Question: {row['question']}\nAnswer: {row['answer']}\n\n" for row in gsm8k[-8:]]
+    texts = [
+        f"Question: {row['question']}\nAnswer: {row['answer']}\n\n"
+        for row in gsm8k[-8:]
+    ]
     (folder / "gsm8k_8.txt").write_text("".join(texts))
     questions = {}
     for split in ("dev", "test"):
-        with (shared / f"data/mmlu/{split}/astronomy_{split}.csv").open(newline="") as file:
+        with (shared / f"data/mmlu/{split}/astronomy_{split}.csv").open(
+            newline=""
+        ) as file:
             questions[split] = [
                 {
                     "question": row["question"].strip(),
@@ -68,7 +82,9 @@ def place(tmp_path_factory, shared, harness_python) -> Path:
     write_jsonl(folder / "mmlu_5_shots.jsonl", questions["dev"])
     texts = []
     for row in questions["dev"][:5]:
-        lines = "".join(f"\n{a}. {b}" for a, b in zip("ABCD", row["choices"], strict=True))
+        lines = "".join(
+            f"\n{a}. {b}" for a, b in zip("ABCD", row["choices"], strict=True)
+        )
         texts.append(f"{row['question']}{lines}\nAnswer: {'ABCD'[row['answer']]}\n\n")
     (folder / "mmlu_5.txt").write_text("".join(texts))
     with gzip.open(shared / "data/qmsum/test_prompts.jsonl.gz", "rt") as file:
@@ -90,8 +106,20 @@ def place(tmp_path_factory, shared, harness_python) -> Path:
 
 
 ROWS = {
-    "gsm8k_8": ["--template", "Question: {question}\nAnswer:", "--prefix-file", "gsm8k_8.txt"],
-    "mmlu_5": ["--field", "question", "--task", "loglikelihood", "--prefix-file", "mmlu_5.txt"],
+    "gsm8k_8": [
+        "--template",
+        "Question: {question}\nAnswer:",
+        "--prefix-file",
+        "gsm8k_8.txt",
+    ],
+    "mmlu_5": [
+        "--field",
+        "question",
+        "--task",
+        "loglikelihood",
+        "--prefix-file",
+        "mmlu_5.txt",
+    ],
     "qmsum_0": ["--field", "prompt"],
 }
 
@@ -107,7 +135,9 @@ def test_rows_tasks_and_logs_are_the_same_requests_tokens_and_time(place):
     for name, words in ROWS.items():
         done = analyze(place, f"{name}.jsonl", *words, "-o", f"{name}.json")
         assert done.code == 0, done.err
-    assert analyze(place, "lm-eval:gsm8k_8,mmlu_5,qmsum_0", "-o", "tasks.json").code == 0
+    assert (
+        analyze(place, "lm-eval:gsm8k_8,mmlu_5,qmsum_0", "-o", "tasks.json").code == 0
+    )
     assert analyze(place, "logs", "-o", "logs.json").code == 0
     rows = planned(place, *(f"{name}.json" for name in ROWS))
     tasks, logs = planned(place, "tasks.json"), planned(place, "logs.json")

@@ -29,7 +29,16 @@ from chunkscope.vllm.enums import Entry, Mode, Task
 from chunkscope.vllm.flags import flags_of
 from tests.build import LONG, MIXED, SHORT, advised, dataset, plan, profile
 
-VERSIONS = ["0.10.2", "0.11.0", "0.11.1", "0.16.0", "0.20.0", "0.24.0", "0.28.0", "0.32.0"]
+VERSIONS = [
+    "0.10.2",
+    "0.11.0",
+    "0.11.1",
+    "0.16.0",
+    "0.20.0",
+    "0.24.0",
+    "0.28.0",
+    "0.32.0",
+]
 TAIL = (*range(50, 1_550, 16), 2_500, 4_000)  # p95 is under 2,048: conservative
 # Like the sample data: most prompts are short, a few have thousands of tokens.
 SAMPLE = profile(
@@ -54,7 +63,9 @@ def codes(made: Plan) -> set[str]:
 def test_a_setting_that_pays_is_set_with_what_it_gains():
     made = advised(MIXED * 12, model="qwen2.5-1.5b", gpu="l4")
     assert made.advice.kind is AdviceKind.SET
-    assert made.settings.max_num_seqs > 256, "an L4 holds more of them than vLLM's own 256"
+    assert made.settings.max_num_seqs > 256, (
+        "an L4 holds more of them than vLLM's own 256"
+    )
     default, ours = made.default_run.figures, made.run.figures
     assert made.advice.gain == pytest.approx(default.makespan_s / ours.makespan_s - 1)
     assert made.advice.gain >= WORTH
@@ -71,14 +82,21 @@ def test_a_setting_that_pays_is_set_with_what_it_gains():
     ],
     ids=["l4", "a100", "budgets tie, gaps differ"],
 )
-def test_what_is_chosen_is_not_beaten_by_a_row_of_its_own_table(data, model, gpu, output):
+def test_what_is_chosen_is_not_beaten_by_a_row_of_its_own_table(
+    data, model, gpu, output
+):
     """In the aim, unless it gains too little or not in every case; and then in the longest gap."""
     made = recommend(data, model=model, gpu=gpu, vllm_version="0.32", max_output=output)
     assert [run.setting for run in made.tried] == [DEFAULT, BEST]
-    (theirs,), ours = [run.figures for run in made.tried if run is not made.run], made.run.figures
+    (theirs,), ours = (
+        [run.figures for run in made.tried if run is not made.run],
+        made.run.figures,
+    )
     beats = theirs.makespan_s < ours.makespan_s
     assert not beats or made.advice.gain < WORTH or made.advice.least_gain <= 0
-    problem = replace(Problem.of(data, made.request, made.deployment), needed=made.advice.needed)
+    problem = replace(
+        Problem.of(data, made.request, made.deployment), needed=made.advice.needed
+    )
     by_simulation(problem)
     part, best = problem.part, made.tried[-1].settings
     gap = part.attempt(best).figures.itl_s.max
@@ -86,7 +104,9 @@ def test_what_is_chosen_is_not_beaten_by_a_row_of_its_own_table(data, model, gpu
     for other, run in part.running().items():
         times = part.against(other, best)
         assert times >= 1 / (1 + NEAR), "of all that was searched"
-        assert times > 1 or run.figures.itl_s.max >= gap, f"a tie has the longer gap: {other}"
+        assert times > 1 or run.figures.itl_s.max >= gap, (
+            f"a tie has the longer gap: {other}"
+        )
 
 
 def test_a_finalist_must_gain_in_every_variation():
@@ -104,21 +124,29 @@ def test_where_vllms_own_does_not_fit_what_fits_is_needed_and_in_the_headline():
     how = {"model": "mistral-7b-v0.3", "gpu": smaller, "vllm_version": "0.32"}
     made = recommend(SAMPLE, entry=Entry.LLM, **how)
     assert made.default_run.settings.max_num_batched_tokens == 4_096
-    assert {"max_model_len", "max_num_batched_tokens"} <= set(made.advice.needed.given())
+    assert {"max_model_len", "max_num_batched_tokens"} <= set(
+        made.advice.needed.given()
+    )
     for name, value in made.advice.needed.given().items():
         assert f"{name} {value:,}" in advice(made)
 
 
 @pytest.mark.parametrize("entry", Entry)
-def test_where_the_models_own_context_does_not_fit_it_is_what_fits_with_some_room(entry):
+def test_where_the_models_own_context_does_not_fit_it_is_what_fits_with_some_room(
+    entry,
+):
     """Memory is only predicted; and answers may be longer than what is assumed."""
-    made = advised([300, 21_313], model="qwen3-8b", gpu="l4", entry=entry, max_output=256)
+    made = advised(
+        [300, 21_313], model="qwen3-8b", gpu="l4", entry=entry, max_output=256
+    )
     context = made.advice.needed.max_model_len
     assert context == made.settings.max_model_len >= 21_569
     assert made.memory.holds(round(1.05 * context))
     assert not made.memory.holds(round(1.1 * context))
     assert why(made, "max_model_len") == "why_needed_max_model_len"
-    made = advised([300, 1_000], model="gemma-2-9b", gpu="l4")  # some layers keep a window
+    made = advised(
+        [300, 1_000], model="gemma-2-9b", gpu="l4"
+    )  # some layers keep a window
     assert made.memory.holds(made.settings.max_model_len)
 
 
@@ -126,7 +154,10 @@ def test_what_fits_from_the_second_start_on_is_planned_and_said():
     """On an H200 such an engine did not start, and did when it was started again."""
     how = {"model": "llama-3.1-8b", "gpu": "l4"}
     first, second = advised([300, 30_000], **how), advised([300, 35_000], **how)
-    assert ("second_start" in codes(first), "second_start" in codes(second)) == (False, True)
+    assert ("second_start" in codes(first), "second_start" in codes(second)) == (
+        False,
+        True,
+    )
     assert first.memory.kv_cache_tokens < 35_256 < second.memory.kv_cache_tokens
     assert second.settings.max_model_len >= 35_256
     with pytest.raises(InputError, match="does not fit"):
@@ -151,8 +182,12 @@ def test_the_cost_is_known_before_the_run_with_its_range():
     assert cost.most_hours > 1.3 * cost.hours, "or twice as long"
     assert made.request.price_per_hour == 0.8
     known = advised(MIXED, model="qwen2.5-1.5b", gpu="l4", max_output=256).cost
-    seen = 1 / (1 + nearest_measured(find_model("qwen2.5-1.5b"))[1])  # too short by so much
-    assert known.most_hours < 1.2 * seen * known.hours, "lengths, draws, prediction error"
+    seen = 1 / (
+        1 + nearest_measured(find_model("qwen2.5-1.5b"))[1]
+    )  # too short by so much
+    assert known.most_hours < 1.2 * seen * known.hours, (
+        "lengths, draws, prediction error"
+    )
 
 
 def test_more_prompts_than_are_simulated_cost_in_proportion(monkeypatch):
@@ -166,7 +201,9 @@ def test_more_prompts_than_are_simulated_cost_in_proportion(monkeypatch):
 
 def test_what_all_prompts_share_is_read_once():
     """GSM8K with 8 shots: nearly all of each prompt is in vLLM's prefix cache."""
-    shared, alone = (advised([1_693] * 200, model="qwen3-8b", shared_prefix=n) for n in (1_637, 0))
+    shared, alone = (
+        advised([1_693] * 200, model="qwen3-8b", shared_prefix=n) for n in (1_637, 0)
+    )
     assert shared.run.figures.makespan_s < 0.6 * alone.run.figures.makespan_s
     assert "shared_prefixes" in codes(shared)
     assert "shared_prefixes" not in codes(alone)
@@ -195,7 +232,10 @@ def test_the_profiles_own_model_is_planned_for():
         tokenizer=replace(profile().tokenizer, name="Qwen/Qwen3-8B"),
     )
     assert recommend(counted, gpu="h200").model.load_name == "Qwen/Qwen3-8B"
-    assert recommend(counted, gpu="h200", model="llama-3.1-8b").model.name == "llama-3.1-8b"
+    assert (
+        recommend(counted, gpu="h200", model="llama-3.1-8b").model.name
+        == "llama-3.1-8b"
+    )
     assert recommend(profile(data=MIXED), gpu="h200").model is None
 
 
@@ -227,8 +267,12 @@ def test_off_comes_with_a_budget_of_at_least_max_model_len_and_no_threshold(wher
     assert made.settings.enable_chunked_prefill is False
     assert made.effective.max_num_batched_tokens >= made.settings.max_model_len
     assert made.settings.long_prefill_token_threshold is None
-    assert ("(simulated)" in advice(made)) is not bool(where), "what it brings, by its table"
-    assert "vLLM to start" not in advice(made), "it would, with a longer context and larger steps"
+    assert ("(simulated)" in advice(made)) is not bool(where), (
+        "what it brings, by its table"
+    )
+    assert "vLLM to start" not in advice(made), (
+        "it would, with a longer context and larger steps"
+    )
 
 
 @pytest.mark.parametrize("version", ["0.10.2", "0.11.0"])
@@ -256,7 +300,11 @@ def test_refused_prompts_are_counted_exactly_and_alike_by_simulate():
     assert [n.values["count"] for n in notes if n.code == "prompts_left_out"] == [3]
     assert made.effective.max_model_len == 32_768
     assert made.settings.max_model_len is None
-    assert (made.refused.prompts, made.refused.of, made.refused.room_tokens) == (3, 64, 32_512)
+    assert (made.refused.prompts, made.refused.of, made.refused.room_tokens) == (
+        3,
+        64,
+        32_512,
+    )
 
 
 def test_a_dataset_of_which_nothing_fits_takes_no_time_and_is_no_rest_of_a_sample():
@@ -270,11 +318,15 @@ def test_a_dataset_of_which_nothing_fits_takes_no_time_and_is_no_rest_of_a_sampl
     assert not any("sample" in said for said in cautions(made))
 
 
-@pytest.mark.parametrize(("lengths", "output"), [((5_000, 6_000), None), (MIXED, 4_096)])
+@pytest.mark.parametrize(
+    ("lengths", "output"), [((5_000, 6_000), None), (MIXED, 4_096)]
+)
 def test_every_prompt_over_the_limit_is_an_input_error(lengths, output):
     with pytest.raises(InputError, match="4,096") as error:
         advised(lengths, model="llama-2-7b", max_output=output)
-    assert ("lower --max-output" in str(error.value.hint)) is (lengths == MIXED), "what helps"
+    assert ("lower --max-output" in str(error.value.hint)) is (lengths == MIXED), (
+        "what helps"
+    )
 
 
 CAPPED = LogSummary(harness="x", documents=9, requests=9, output_caps={"64": 9})
@@ -284,9 +336,19 @@ CAPPED = LogSummary(harness="x", documents=9, requests=9, output_caps={"64": 9})
     ("dataset_has", "asked", "tokens", "origin"),
     [
         ({}, None, 256, OutputOrigin.ASSUMED),
-        ({"output_lengths": LengthHistogram.of([10, 700])}, None, 700, OutputOrigin.DATA),
+        (
+            {"output_lengths": LengthHistogram.of([10, 700])},
+            None,
+            700,
+            OutputOrigin.DATA,
+        ),
         ({"output_lengths": LengthHistogram.of([700])}, 64, 64, OutputOrigin.ASKED),
-        ({"output_lengths": LengthHistogram.of([700])}, {"a": 64}, 64, OutputOrigin.ASKED),
+        (
+            {"output_lengths": LengthHistogram.of([700])},
+            {"a": 64},
+            64,
+            OutputOrigin.ASKED,
+        ),
         ({}, ["a=9,b=7"], 9, OutputOrigin.ASKED),
         ({"log": CAPPED}, None, 64, OutputOrigin.TASK),
         ({"scored": True}, None, 1, OutputOrigin.SCORED),
@@ -345,12 +407,16 @@ def test_a_profile_without_prompts_is_an_input_error(data):
         ("Inspect", AS_LOGGED, Entry.SERVE),
     ],
 )
-def test_requests_of_a_harness_are_planned_for_how_it_starts_vllm(harness, order, entry):
+def test_requests_of_a_harness_are_planned_for_how_it_starts_vllm(
+    harness, order, entry
+):
     log = LogSummary(harness=harness, documents=40, requests=40, order=order)
     data = replace(profile(), datasets=(dataset("a", [400] * 40, log=log),))
     made = recommend(data, model="qwen3-8b", gpu="h200", vllm_version="0.32")
     assert made.deployment.entry is entry
-    assert made.settings.given() == {}, "its default is nothing to set, whoever starts it"
+    assert made.settings.given() == {}, (
+        "its default is nothing to set, whoever starts it"
+    )
     assert ("longest_first" in codes(made)) == (order is LONGEST_FIRST)
     assert recommend(data, entry="other").deployment.entry is Entry.OTHER
 
@@ -359,8 +425,12 @@ def test_what_cannot_fit_says_how_long_a_context_or_how_many_gpus_would():
     with pytest.raises(InputError, match="131,072") as error:
         advised(SHORT, gpu="l4", max_model_len=131_072)
     (most,) = re.findall(r"--max-model-len to (\d+), or", error.value.hint)
-    assert advised(SHORT, gpu="l4", max_model_len=int(most)).effective.max_model_len == int(most)
-    with pytest.raises(InputError, match="never fit"):  # windows count in full, in 0.19 alone
+    assert advised(
+        SHORT, gpu="l4", max_model_len=int(most)
+    ).effective.max_model_len == int(most)
+    with pytest.raises(
+        InputError, match="never fit"
+    ):  # windows count in full, in 0.19 alone
         advised([60_000], model="gemma-3-27b", gpu="a100", vllm_version="0.19")
     assert advised([60_000], model="gemma-3-27b", gpu="a100", vllm_version="0.18").tried
     with pytest.raises(InputError, match="70b") as error:
@@ -372,7 +442,9 @@ def test_a_likelihood_eval_on_the_v1_runner_gets_a_chunk_whose_logits_fit():
     made = advised(LONG, model="qwen2.5-7b", gpu="24GiB", max_model_len=14_336,
                    task=Task.LOGLIKELIHOOD, vllm_version="0.16.0")  # fmt: skip
     assert made.settings.long_prefill_token_threshold < made.decision.threshold
-    assert made.advice.needed.gpu_memory_utilization is None, "vLLM's default is not needed"
+    assert made.advice.needed.gpu_memory_utilization is None, (
+        "vLLM's default is not needed"
+    )
     assert made.memory.survives_logprobs
     assert not advised(LONG, model="qwen2.5-7b", gpu="h100").advice.needed.given()
 
@@ -396,9 +468,16 @@ def test_a_kv_cache_of_8_bits_holds_twice_as_much_and_is_set():
 @pytest.mark.parametrize(
     "options",
     [
-        *({"max_output": asked} for asked in (0, ["many"], {"nobody": 9}, ["data=x"], ["1,024"])),
+        *(
+            {"max_output": asked}
+            for asked in (0, ["many"], {"nobody": 9}, ["data=x"], ["1,024"])
+        ),
         *({name: 0} for name in ("tp", "requests", "max_model_len", "price_per_hour")),
-        *({name: count} for name in ("requests", "shared_prefix") for count in (-1, 1.5)),
+        *(
+            {name: count}
+            for name in ("requests", "shared_prefix")
+            for count in (-1, 1.5)
+        ),
         {"dp": 2, "entry": "llm"},
         {"max_model_len": 10**7},
         {"kv_cache_dtype": "fp4"},
@@ -407,7 +486,10 @@ def test_a_kv_cache_of_8_bits_holds_twice_as_much_and_is_set():
         {"arrivals": "4/s"},
         {"slo": "ttft=1s"},
         {"slo": "ttft_p95=1s", "arrivals": "often"},
-        *({"slo": "ttft_p95=1s", **other} for other in ({"model": None}, {"gpu": None})),
+        *(
+            {"slo": "ttft_p95=1s", **other}
+            for other in ({"model": None}, {"gpu": None})
+        ),
         {"slo": "ttft_p95=1s", "mode": Mode.AGGRESSIVE},
     ],
     ids=str,
@@ -430,7 +512,16 @@ MODEL_NAMES = ["llama-3.1-8b", "qwen2.5-7b-instruct", "gemma-2-9b", "deepseek-v2
     output=st.integers(1, 200),
     entry=st.sampled_from(Entry),
 )
-@example([757], "0.10.2", "gemma-2-9b", "rtx-4090", Mode.OFF, Task.LOGLIKELIHOOD, 1, Entry.SERVE)
+@example(
+    [757],
+    "0.10.2",
+    "gemma-2-9b",
+    "rtx-4090",
+    Mode.OFF,
+    Task.LOGLIKELIHOOD,
+    1,
+    Entry.SERVE,
+)
 @example(
     [0, 0, 0, 0, 4093, 8192],
     "0.10.2",
@@ -441,7 +532,9 @@ MODEL_NAMES = ["llama-3.1-8b", "qwen2.5-7b-instruct", "gemma-2-9b", "deepseek-v2
     1,
     Entry.OTHER,
 )
-def test_any_plan_is_one_its_vllm_accepts(lengths, version, model, gpu, mode, task, output, entry):
+def test_any_plan_is_one_its_vllm_accepts(
+    lengths, version, model, gpu, mode, task, output, entry
+):
     try:
         made = recommend(profile(data=lengths), model=model, gpu=gpu, vllm_version=version,
                          mode=mode, task=task, max_output=output, entry=entry)  # fmt: skip
@@ -449,7 +542,9 @@ def test_any_plan_is_one_its_vllm_accepts(lengths, version, model, gpu, mode, ta
         return
     full = made.effective
     assert made.deployment.refusals(made.settings) == ()
-    assert made.settings.given().keys() <= flags_of(made.deployment.release.version).keys()
+    assert (
+        made.settings.given().keys() <= flags_of(made.deployment.release.version).keys()
+    )
     if made.memory:
         assert made.memory.holds(full.max_model_len)
     if full.enable_chunked_prefill is False:

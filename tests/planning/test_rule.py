@@ -17,9 +17,15 @@ def lengths(*, longest: int, p95: int) -> LengthHistogram:
     ("longest", "p95", "mode", "threshold"),
     [
         pytest.param(999, 900, Mode.OFF, None, id="every prompt is short"),
-        pytest.param(1_000, 900, Mode.CONSERVATIVE, 2_048, id="one prompt reaches 1000 tokens"),
-        pytest.param(90_000, 2_047, Mode.CONSERVATIVE, 2_048, id="a long one, but p95 under 2048"),
-        pytest.param(9_000, 2_048, Mode.AGGRESSIVE, 1_638, id="one prompt in twenty is long"),
+        pytest.param(
+            1_000, 900, Mode.CONSERVATIVE, 2_048, id="one prompt reaches 1000 tokens"
+        ),
+        pytest.param(
+            90_000, 2_047, Mode.CONSERVATIVE, 2_048, id="a long one, but p95 under 2048"
+        ),
+        pytest.param(
+            9_000, 2_048, Mode.AGGRESSIVE, 1_638, id="one prompt in twenty is long"
+        ),
         pytest.param(10_000, 10_000, Mode.AGGRESSIVE, 8_000, id="0.8 of p95"),
     ],
 )
@@ -49,14 +55,20 @@ def test_a_cut_off_that_makes_no_sense_is_a_usage_error(name, value):
 
 def test_a_forced_mode_is_taken_and_the_rules_own_is_kept():
     decision = decide(lengths(longest=500, p95=400), mode=Mode.AGGRESSIVE)
-    assert (decision.mode, decision.threshold, decision.forced) == (Mode.AGGRESSIVE, 320, True)
+    assert (decision.mode, decision.threshold, decision.forced) == (
+        Mode.AGGRESSIVE,
+        320,
+        True,
+    )
     with pytest.raises(InputError):
         decide(LengthHistogram({}), mode=Mode.AGGRESSIVE)
 
 
 def test_the_benefit_tier_follows_the_longest_prompt():
     for number, first in enumerate((1_000, 2_048, 4_096, 8_192)):
-        below, above = (decide(LengthHistogram.of([n])).tier for n in (first - 1, first))
+        below, above = (
+            decide(LengthHistogram.of([n])).tier for n in (first - 1, first)
+        )
         assert (below, above) == tuple(list(Tier)[number : number + 2])
 
 
@@ -69,7 +81,13 @@ def test_the_benefit_tier_follows_the_longest_prompt():
         ([101, 250, 301], 100, Rate.ALWAYS_ON, 1.0, 3, 4),
         ([50, 201, 399, 1_000], 200, Rate.SELECTIVE, 0.75, 2, 5),
     ],
-    ids=["no threshold", "none is over", "one is over", "all are over", "median of the chunked"],
+    ids=[
+        "no threshold",
+        "none is over",
+        "one is over",
+        "all are over",
+        "median of the chunked",
+    ],
 )
 def test_chunks_count_only_the_prompts_over_the_threshold(
     prompts, size, rate, share, median, longest

@@ -29,7 +29,12 @@ SERVED = 40 * 336
 
 def reuse(**more) -> PrefixReuse:
     tokens = sum(LENGTHS)
-    whole = {"prompts": 80, "tokens": tokens, "out_of_prompts": 80, "out_of_tokens": tokens}
+    whole = {
+        "prompts": 80,
+        "tokens": tokens,
+        "out_of_prompts": 80,
+        "out_of_tokens": tokens,
+    }
     return PrefixReuse(**whole, common_tokens=0, **more)
 
 
@@ -58,7 +63,10 @@ def test_contexts_that_are_computed_once_for_each_choice_are_the_largest_saving(
 ):
     scoring = replace(SCORING, single_token=single)
     scored = dataset(
-        "mmlu", LENGTHS, scored=True, prefixes=reuse(scoring=scoring, unread_tokens=42_000)
+        "mmlu",
+        LENGTHS,
+        scored=True,
+        prefixes=reuse(scoring=scoring, unread_tokens=42_000),
     )
     plan = planned(scored, dataset("other", [300] * 40), vllm_version=version)
     if how is None:
@@ -92,33 +100,51 @@ def test_an_early_difference_is_named_with_what_it_loses_and_three_savings_are_a
 
 def test_an_order_that_the_cache_likes_better_is_a_saving_at_the_plans_cache_size():
     sizes = (
-        CachedAt(kv_tokens=10_000, cached_tokens=1_000, best_order_cached_tokens=31_000),
-        CachedAt(kv_tokens=1 << 40, cached_tokens=40_000, best_order_cached_tokens=40_000),
+        CachedAt(
+            kv_tokens=10_000, cached_tokens=1_000, best_order_cached_tokens=31_000
+        ),
+        CachedAt(
+            kv_tokens=1 << 40, cached_tokens=40_000, best_order_cached_tokens=40_000
+        ),
     )
     prefixes = reuse(capacities=sizes)
-    assert saved(planned(dataset("a", LENGTHS, prefixes=prefixes)), "better_order").tokens == 30_000
+    assert (
+        saved(planned(dataset("a", LENGTHS, prefixes=prefixes)), "better_order").tokens
+        == 30_000
+    )
     plan = planned(dataset("a", LENGTHS, prefixes=prefixes, sharing=PAIRS))
-    assert saved(plan, "better_order").tokens == 31_000 - SERVED, "found in the order of the data"
+    assert saved(plan, "better_order").tokens == 31_000 - SERVED, (
+        "found in the order of the data"
+    )
 
 
 def test_rows_that_occur_twice_are_a_saving_unless_a_harness_repeats_them():
     content = Content.of([{"q": n % 60} for n in range(80)])
     one = saved(planned(dataset("a", LENGTHS, content=content)), "repeated_rows")
     assert (one.values["rows"], one.tokens) == (20, 14_000)
-    cached = saved(planned(dataset("a", LENGTHS, content=content, sharing=PAIRS)), "repeated_rows")
+    cached = saved(
+        planned(dataset("a", LENGTHS, content=content, sharing=PAIRS)), "repeated_rows"
+    )
     assert cached.tokens == 14_000 - SERVED
     assert cached.hours < one.hours, "what the prefix cache serves anyway is no saving"
     same = planned(dataset("a", [9] * 80, content=Content.of([{"q": 1}] * 80)))
-    assert saved(same, "repeated_rows").hours < 0.9 * same.cost.hours, "one alone takes its time"
+    assert saved(same, "repeated_rows").hours < 0.9 * same.cost.hours, (
+        "one alone takes its time"
+    )
     log = LogSummary(harness="x", documents=80, requests=80)
     for no_copies in ({"log": log}, {"kind": "lengths"}):
-        assert planned(dataset("a", LENGTHS, content=content, **no_copies)).savings == ()
+        assert (
+            planned(dataset("a", LENGTHS, content=content, **no_copies)).savings == ()
+        )
 
 
 @pytest.mark.parametrize(
-    ("asked", "logged", "few"), [(2, None, 2), (None, 4, 4), (None, None, None), (500, None, None)]
+    ("asked", "logged", "few"),
+    [(2, None, 2), (None, 4, 4), (None, None, None), (500, None, None)],
 )
-def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(asked, logged, few):
+def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(
+    asked, logged, few
+):
     log = LogSummary(harness="Inspect", documents=80, requests=80, concurrency=logged)
     plan = planned(dataset("a", LENGTHS, log=log), concurrency=asked)
     if few is None:
@@ -129,7 +155,11 @@ def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(asked, lo
     assert one.values["harness"] == (None if asked else "Inspect")
     assert one.simulated
     free = planned(dataset("a", LENGTHS)).cost.hours
-    assert one.hours > free if logged else one.hours == pytest.approx(plan.cost.hours - free)
+    assert (
+        one.hours > free
+        if logged
+        else one.hours == pytest.approx(plan.cost.hours - free)
+    )
     assert (f", {few} at once" in setup(plan)) == bool(asked)
     limited = planned(dataset("a", LENGTHS), concurrency=few, slo="ttft_max=200ms")
     assert limited.run.slo.is_met
@@ -151,18 +181,24 @@ def test_contexts_that_are_scored_once_are_computed_as_predicted(probe, shared):
     )  # fmt: skip
     (saving,) = [one for one in plan.savings if one.code == "score_contexts_once"]
     assert saving.values["how"] == "generative_scoring"
-    samples = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    samples = [
+        json.loads(line) for file in files for line in file.read_text().splitlines()
+    ]
     pairs = [
         (sent["arg_0"], sent["arg_1"])
         for sample in samples
         for sent in sample["arguments"].values()
     ]
-    tokenizer, texts = Tokenizer(folder), [context + choice for context, choice in pairs]
+    tokenizer, texts = (
+        Tokenizer(folder),
+        [context + choice for context, choice in pairs],
+    )
     scored = tokenizer.encode(texts, special_tokens=True)
     contexts = tokenizer.encode(list(dict(pairs)), special_tokens=True)
     labels = sorted({ids[-1] for ids in scored})
     engine = {
-        name: getattr(plan.effective, name) for name in ("max_num_batched_tokens", "max_num_seqs")
+        name: getattr(plan.effective, name)
+        for name in ("max_num_batched_tokens", "max_num_seqs")
     }
     runs = [
         {"prompts": scored, "output": 1, "prompt_logprobs": True},

@@ -21,22 +21,30 @@ DATA = profile(data=MIXED)
 def on_enough_gpus(model: str) -> Plan:
     for tp in (1, 4, 8):
         try:
-            return advised(model=model, gpu="b200", tp=tp, vllm_version="0.32", max_output=8)
+            return advised(
+                model=model, gpu="b200", tp=tp, vllm_version="0.32", max_output=8
+            )
         except InputError:
             continue
     raise AssertionError(f"{model} fits no machine")
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_recommend_simulate_verify_and_the_gate_give_the_same_figures_for_every_model(model):
+def test_recommend_simulate_verify_and_the_gate_give_the_same_figures_for_every_model(
+    model,
+):
     plan = on_enough_gpus(model)
     runs = predict(plan, DATA, SimulateOptions()).runs
     named = {name: run for run in runs for name in (run.setting, *run.same_as)}
     assert plan.run is not None
     assert named["plan"].figures == plan.run.figures
     assert named["default"].figures == plan.default_run.figures
-    workload = draw(plan.request, plan.deployment, DATA.datasets, plan.effective.max_model_len)
-    gate = Simulator(request=plan.request, deployment=plan.deployment, workload=workload)
+    workload = draw(
+        plan.request, plan.deployment, DATA.datasets, plan.effective.max_model_len
+    )
+    gate = Simulator(
+        request=plan.request, deployment=plan.deployment, workload=workload
+    )
     assert gate.attempt(plan.effective).figures == plan.run.figures
     run = build.run("plan", settings=plan.settings, engine=plan.effective.given())
     machine = Machine(device="cuda", gpu="NVIDIA B200", vllm="0.32.0")
@@ -67,15 +75,24 @@ def test_what_was_asked_of_the_plan_holds_for_its_simulation(options):
 def test_a_setting_is_simulated_once_and_what_cannot_run_is_none():
     plan = advised(SHORT)
     workload = draw(plan.request, plan.deployment, DATA.datasets, 16_384)
-    simulator = Simulator(request=plan.request, deployment=plan.deployment, workload=workload)
+    simulator = Simulator(
+        request=plan.request, deployment=plan.deployment, workload=workload
+    )
     base = Settings(max_model_len=16_384)
     assert simulator.attempt(base) is simulator.attempt(base)
-    assert simulator.attempt(replace(base, max_num_batched_tokens=64, max_num_seqs=128)) is None
-    assert simulator.attempt(replace(base, gpu_memory_utilization=0.1)) is None, "no KV cache"
+    assert (
+        simulator.attempt(replace(base, max_num_batched_tokens=64, max_num_seqs=128))
+        is None
+    )
+    assert simulator.attempt(replace(base, gpu_memory_utilization=0.1)) is None, (
+        "no KV cache"
+    )
 
 
 def test_a_measured_kv_cache_or_another_setting_can_be_asked_for():
-    asked = SimulateOptions(asked=Settings(max_num_batched_tokens=256), kv_cache_tokens=50_000)
+    asked = SimulateOptions(
+        asked=Settings(max_num_batched_tokens=256), kv_cache_tokens=50_000
+    )
     run = predict(advised(SHORT), profile(data=SHORT), asked).runs[0]
     assert (run.settings.step_tokens, run.pool.tokens) == (256, 50_000)
     assert (run.setting, run.settings.max_num_seqs) == ("asked", 256)

@@ -20,7 +20,12 @@ TEKKEN = "Mistral tekken (tekken_240911.json)"
 def counted_with(name: str, *, kind: str = "hf", digest: str = "") -> Profile:
     kind = "tekken" if name == TEKKEN else kind
     tokenizer = TokenizerInfo(
-        name=name, digest=digest, kind=kind, engine="", reference="", special_tokens_added=0
+        name=name,
+        digest=digest,
+        kind=kind,
+        engine="",
+        reference="",
+        special_tokens_added=0,
     )
     return replace(profile(data=SHORT), tokenizer=tokenizer, command=COMMAND)
 
@@ -47,19 +52,30 @@ def test_another_tokenizer_is_said_with_both_names(counted: str, model: str) -> 
         ("Qwen/Qwen3-8B", "qwen3-8b"),
         ("qwen/qwen3-8b@main", "Qwen/Qwen3-8B"),
         pytest.param("Qwen/Qwen3-4B", "qwen3-8b", id="sizes of a family share one"),
-        pytest.param("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B", id="base and instruct"),
+        pytest.param(
+            "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B", id="base and instruct"
+        ),
         pytest.param("meta-llama/Meta-Llama-3-8B", "llama-3.2-1b", id="Llama 3 to 3.3"),
         pytest.param(TEKKEN, "mistral-nemo-12b", id="the embedded one is Mistral's"),
-        pytest.param("tiktoken:o200k_harmony", "gpt-oss-120b", id="an encoding of tiktoken"),
-        pytest.param("o200k_base", "gpt-oss-120b", id="which differs in special tokens"),
+        pytest.param(
+            "tiktoken:o200k_harmony", "gpt-oss-120b", id="an encoding of tiktoken"
+        ),
+        pytest.param(
+            "o200k_base", "gpt-oss-120b", id="which differs in special tokens"
+        ),
     ],
 )
 def test_models_that_share_a_tokenizer_raise_no_alarm(counted: str, model: str) -> None:
     assert tokenizer_note(counted_with(counted), find_model(model)) is None
-    assert tokenizer_note(counted_with("no tokenizer", kind="none"), find_model(model)) is None
+    assert (
+        tokenizer_note(counted_with("no tokenizer", kind="none"), find_model(model))
+        is None
+    )
 
 
-def test_a_folder_is_known_by_its_files_and_what_cannot_be_told_is_said_as_such(tmp_path) -> None:
+def test_a_folder_is_known_by_its_files_and_what_cannot_be_told_is_said_as_such(
+    tmp_path,
+) -> None:
     from chunkscope.tokenizers.tokenizer import Tokenizer
 
     unknown = counted_with("somebody/unknown")
@@ -67,11 +83,16 @@ def test_a_folder_is_known_by_its_files_and_what_cannot_be_told_is_said_as_such(
     (tmp_path / "config.json").write_text(json.dumps(MODELS["gpt2"].config))
     model = find_model(str(tmp_path))
     assert tokenizer_note(unknown, model) is not None
-    tokenizer = {"model": {"vocab": {f"t{n}": n for n in range(99)}}, "added_tokens": []}
+    tokenizer = {
+        "model": {"vocab": {f"t{n}": n for n in range(99)}},
+        "added_tokens": [],
+    }
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
     digest = Tokenizer(str(tmp_path)).digest
     assert tokenizer_note(counted_with("/where/it/was", digest=digest), model) is None
-    assert tokenizer_note(counted_with("/where/it/was", digest="other"), model) is not None
+    assert (
+        tokenizer_note(counted_with("/where/it/was", digest="other"), model) is not None
+    )
 
 
 def test_recommend_and_simulate_say_it_of_a_profile_that_is_not_the_models() -> None:

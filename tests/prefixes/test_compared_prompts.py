@@ -25,7 +25,19 @@ from tests.commands.helpers import write_jsonl
 from tests.prefixes.test_reuse import brute_ideal, reuse
 
 WORDS = [
-    *["the", "of", "naïve", "Größe", "東京", "x9", "1234", "<s>", "<|im_end|>", "é", "🙂"],
+    *[
+        "the",
+        "of",
+        "naïve",
+        "Größe",
+        "東京",
+        "x9",
+        "1234",
+        "<s>",
+        "<|im_end|>",
+        "é",
+        "🙂",
+    ],
     "def\treturn\n\n",
 ]
 
@@ -35,7 +47,10 @@ def few_shot_texts(count: int = 400) -> list[str]:
     chance = random.Random(3)
     say = lambda n: " ".join(chance.choice(WORDS) for _ in range(n))  # noqa: E731
     shots = ["You are given questions. " * 9 + say(n) for n in (90, 300, 700)]
-    return [f"{chance.choice(shots)}\n\nQ: {say(chance.randint(0, 40))}" for _ in range(count)]
+    return [
+        f"{chance.choice(shots)}\n\nQ: {say(chance.randint(0, 40))}"
+        for _ in range(count)
+    ]
 
 
 def options(**changes: object) -> chunkscope.AnalyzeOptions:
@@ -46,7 +61,9 @@ def measured(
     place: Path, rows: list[dict], tokenizer: str | None, **changes: object
 ) -> PrefixReuse:
     data = write_jsonl(place / "data.jsonl", rows)
-    (dataset,) = chunkscope.analyze(data, options=options(tokenizer=tokenizer, **changes)).datasets
+    (dataset,) = chunkscope.analyze(
+        data, options=options(tokenizer=tokenizer, **changes)
+    ).datasets
     assert dataset.prefixes is not None
     assert dataset.prefixes.tokens == dataset.lengths.total
     return dataset.prefixes
@@ -54,7 +71,9 @@ def measured(
 
 @pytest.mark.parametrize("name", [None, "gpt2", "llama3.1", "qwen3"])
 def test_texts(name, tmp_path, request):
-    folder = str(request.getfixturevalue("shared") / "tokenizers" / name) if name else None
+    folder = (
+        str(request.getfixturevalue("shared") / "tokenizers" / name) if name else None
+    )
     texts = few_shot_texts()
     right = reuse(Tokenizer(folder).encode(texts, special_tokens=True))
     found = measured(tmp_path, [{"prompt": text} for text in texts], folder)
@@ -64,9 +83,14 @@ def test_texts(name, tmp_path, request):
 
 @pytest.mark.parametrize("name", [None, "qwen3"], ids=["mistral-common", "template"])
 def test_chats(name, tmp_path, request):
-    folder = str(request.getfixturevalue("shared") / "tokenizers" / name) if name else None
+    folder = (
+        str(request.getfixturevalue("shared") / "tokenizers" / name) if name else None
+    )
     chats = [
-        [{"role": "system", "content": "Be brief. " * 40}, {"role": "user", "content": text}]
+        [
+            {"role": "system", "content": "Be brief. " * 40},
+            {"role": "user", "content": text},
+        ]
         for text in few_shot_texts(60)
     ]
     tokenizer = Tokenizer(folder)
@@ -75,11 +99,15 @@ def test_chats(name, tmp_path, request):
     else:
         texts = [tokenizer.chat_text(Conversation(chat)) for chat in chats]
         ids = tokenizer.encode(texts, special_tokens=False)
-    assert measured(tmp_path, [{"messages": chat} for chat in chats], folder) == reuse(ids)
+    assert measured(tmp_path, [{"messages": chat} for chat in chats], folder) == reuse(
+        ids
+    )
 
 
 def test_a_profile_keeps_it_and_so_does_the_cache(tmp_path):
-    data = write_jsonl(tmp_path / "a.jsonl", [{"prompt": text} for text in few_shot_texts(20)])
+    data = write_jsonl(
+        tmp_path / "a.jsonl", [{"prompt": text} for text in few_shot_texts(20)]
+    )
     first, again = chunkscope.analyze(data), chunkscope.analyze(data)
     assert first.datasets == again.datasets
     first.save(tmp_path / "profile.json")
@@ -89,7 +117,11 @@ def test_a_profile_keeps_it_and_so_does_the_cache(tmp_path):
     assert dataset.prefixes is not None
     assert len(dataset.sharing.lengths) == dataset.rows
     assert sum(dataset.sharing.lengths) == dataset.lengths.total
-    assert max(depths(dataset.sharing.stretches)) >= dataset.prefixes.common_tokens // 16 * 16 > 0
+    assert (
+        max(depths(dataset.sharing.stretches))
+        >= dataset.prefixes.common_tokens // 16 * 16
+        > 0
+    )
     (without,) = chunkscope.analyze(data, options=options(prefixes=False)).datasets
     assert replace(dataset, prefixes=None, sharing=None) == without
 
@@ -101,7 +133,10 @@ def test_every_command_gives_one_figure_weighted_and_says_how_many_prompts_it_is
     monkeypatch.setattr(comparison, "MOST_BLOCKS", 400)
     rows = [{"prompt": f"{'Shots. ' * 200}Q {n}?"} for n in range(300)]
     write_jsonl(tmp_path / "a.jsonl", rows)  # of which 50 are compared
-    write_jsonl(tmp_path / "b.jsonl", [{"prompt": f"{n} is what? {'so ' * 40}"} for n in range(90)])
+    write_jsonl(
+        tmp_path / "b.jsonl",
+        [{"prompt": f"{n} is what? {'so ' * 40}"} for n in range(90)],
+    )
     model = ("--model", "llama-3.1-8b", "--gpu", "h100")
     for words in (
         ("analyze", "a.jsonl", "b.jsonl", "--no-cache"),
@@ -118,8 +153,12 @@ def test_requests_of_a_log():
     """Likelihood requests write and do not read; what was cut from the left is compared as sent."""
     texts = few_shot_texts(60)
     requests = [
-        SentRequest(prompt=text[:-9], continuation=text[-9:], kind=kind, special_tokens=True)
-        for text, kind in zip(texts, cycle(["likelihood", "generate", "generate"]), strict=False)
+        SentRequest(
+            prompt=text[:-9], continuation=text[-9:], kind=kind, special_tokens=True
+        )
+        for text, kind in zip(
+            texts, cycle(["likelihood", "generate", "generate"]), strict=False
+        )
     ]
     requests[7] = replace(requests[7], most_tokens=50)
     tokenizer = Tokenizer()
@@ -132,7 +171,9 @@ def test_requests_of_a_log():
     assert measured is not None
     found, _ = measured
     assert found.cached_tokens == sum(brute_ideal(ids, reads))
-    assert found.cached_tokens + found.unread_tokens == sum(brute_ideal(ids, [True] * 60))
+    assert found.cached_tokens + found.unread_tokens == sum(
+        brute_ideal(ids, [True] * 60)
+    )
     assert found.tokens == tally.tokens == sum(map(len, ids))
 
 
@@ -159,7 +200,8 @@ def test_a_first_token_that_comes_twice_is_said(tmp_path, shared):
     llama = str(shared / "tokenizers" / "llama3.1")
     texts = few_shot_texts(8)
     rows = [
-        {"prompt": f"<|begin_of_text|>{text}" if n < 5 else text} for n, text in enumerate(texts)
+        {"prompt": f"<|begin_of_text|>{text}" if n < 5 else text}
+        for n, text in enumerate(texts)
     ]
     data = write_jsonl(tmp_path / "a.jsonl", rows)
     (dataset,) = chunkscope.analyze(data, options=options(tokenizer=llama)).datasets
@@ -173,7 +215,9 @@ def test_a_first_token_that_comes_twice_is_said(tmp_path, shared):
 
 
 def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
-    tally = counted(Tokenizer(), [SentRequest(prompt="What is it?"), SentRequest(prompt=17)])
+    tally = counted(
+        Tokenizer(), [SentRequest(prompt="What is it?"), SentRequest(prompt=17)]
+    )
     assert tally.rows == 2
     assert tally.comparison is None
 
@@ -184,5 +228,7 @@ def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> PromptCounter:
     counter.comparison = comparison.TextComparison()
     with ThreadPoolExecutor(2) as pool:
         batches = [(None, counter.batch("requests", Problems(), prompts))]
-        counter.add(next(batch for _, batch in in_order(pool, tokenizer, batches, 1) if batch))
+        counter.add(
+            next(batch for _, batch in in_order(pool, tokenizer, batches, 1) if batch)
+        )
     return counter

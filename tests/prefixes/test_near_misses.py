@@ -15,11 +15,24 @@ from tests.benchmarks import corpora
 from tests.commands.helpers import write_jsonl
 
 chance = random.Random(5)
-WORDS = ["question", "because", "the", "of", "model", "tree", "river", "seven", "under", "stone"]
+WORDS = [
+    "question",
+    "because",
+    "the",
+    "of",
+    "model",
+    "tree",
+    "river",
+    "seven",
+    "under",
+    "stone",
+]
 
 
 def said(words: int) -> str:
-    return " ".join(f"{chance.choice(WORDS)}{chance.randint(0, 99)}" for _ in range(words))
+    return " ".join(
+        f"{chance.choice(WORDS)}{chance.randint(0, 99)}" for _ in range(words)
+    )
 
 
 INSTRUCTION = said(150)
@@ -40,15 +53,21 @@ def digits(count: int) -> str:
 
 
 SPOILED = {
-    "a time": lambda: f"It is {digits(2)}:{digits(2)}:{digits(2)}. {INSTRUCTION} {said(20)}",
+    "a time": lambda: (
+        f"It is {digits(2)}:{digits(2)}:{digits(2)}. {INSTRUCTION} {said(20)}"
+    ),
     "an id": lambda: f"[{digits(chance.randint(3, 9))}] {INSTRUCTION} {said(20)}",
-    "a name of any length": lambda: f"Dear {said(chance.randint(1, 5))}, {INSTRUCTION} {said(20)}",
+    "a name of any length": lambda: (
+        f"Dear {said(chance.randint(1, 5))}, {INSTRUCTION} {said(20)}"
+    ),
     "the question before a long instruction": lambda: f"{said(20)} {INSTRUCTION}",
     "shots in another order": lambda: "\n\n".join([*chance.sample(SHOTS, 8), said(20)]),
 }
 FINE = {
     "the instruction first": lambda: f"{INSTRUCTION} {said(20)}",
-    "one of two dates": lambda: f"2026-11-1{chance.randint(1, 2)} {INSTRUCTION} {said(20)}",
+    "one of two dates": lambda: (
+        f"2026-11-1{chance.randint(1, 2)} {INSTRUCTION} {said(20)}"
+    ),
     "nothing in common": lambda: said(chance.randint(1, 300)),
 }
 
@@ -70,7 +89,9 @@ def test_what_spoils_reuse(what):
 def numbers(seed: object, chars: int) -> str:
     """Numbers of five digits, the same for the same seed."""
     own = random.Random(str(seed))
-    return "".join(f"{own.randrange(10**5):05d} " for _ in range(chars // 6 + 1))[:chars]
+    return "".join(f"{own.randrange(10**5):05d} " for _ in range(chars // 6 + 1))[
+        :chars
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,12 +112,18 @@ def numbers(seed: object, chars: int) -> str:
         pytest.param(10, 400, 6, 0, (30, 2_280), None, id="less of all tokens"),
     ],
 )
-def test_what_is_lost_is_named_from_a_limit_on(alike, same, before, after, others, lost_tokens):
+def test_what_is_lost_is_named_from_a_limit_on(
+    alike, same, before, after, others, lost_tokens
+):
     both = numbers("same", same)
-    texts = [f"{numbers(n, before)}{both}{numbers(-n - 1, after)}" for n in range(alike)]
+    texts = [
+        f"{numbers(n, before)}{both}{numbers(-n - 1, after)}" for n in range(alike)
+    ]
     texts += [numbers(n + 1_000, others[1]) for n in range(others[0])]
     near = found(texts)
-    assert [one.lost_tokens for one in near] == ([] if lost_tokens is None else [lost_tokens])
+    assert [one.lost_tokens for one in near] == (
+        [] if lost_tokens is None else [lost_tokens]
+    )
     assert [one.prompts for one in near] == ([] if lost_tokens is None else [alike])
     if lost_tokens == 1_350 and before == 6:
         (one,) = near
@@ -109,12 +136,18 @@ def test_what_does_not(what):
     assert found([FINE[what]() for _ in range(600)]) == ()
 
 
-@pytest.mark.parametrize("as_chat", [False, True], ids=["text", "chats that are counted as such"])
+@pytest.mark.parametrize(
+    "as_chat", [False, True], ids=["text", "chats that are counted as such"]
+)
 def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path, as_chat):
     texts = [SPOILED["a time"]() for _ in range(60)]
     chats = [{"messages": [{"role": "user", "content": text}]} for text in texts]
-    data = write_jsonl(tmp_path / "a.jsonl", chats if as_chat else [{"p": text} for text in texts])
-    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions(use_cache=False)).datasets
+    data = write_jsonl(
+        tmp_path / "a.jsonl", chats if as_chat else [{"p": text} for text in texts]
+    )
+    (dataset,) = chunkscope.analyze(
+        data, options=AnalyzeOptions(use_cache=False)
+    ).datasets
     assert dataset.prefixes is not None
     (near,) = dataset.prefixes.near_misses
     assert "It is " in near.text
@@ -128,13 +161,17 @@ def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path, as_chat):
 )
 def test_real_sets_raise_no_alarm(shared: Path, place):
     options = AnalyzeOptions(use_cache=False, sample=400)
-    for dataset in chunkscope.analyze(shared / "data" / place, options=options).datasets:
+    for dataset in chunkscope.analyze(
+        shared / "data" / place, options=options
+    ).datasets:
         assert not dataset.prefixes or not dataset.prefixes.near_misses, dataset.path
 
 
 def test_a_real_set_of_the_same_conversations_in_another_order(shared: Path):
     data = shared / "data" / "longchat" / "topics" / "10_topics.jsonl"
-    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions(use_cache=False)).datasets
+    (dataset,) = chunkscope.analyze(
+        data, options=AnalyzeOptions(use_cache=False)
+    ).datasets
     assert dataset.prefixes is not None
     (near,) = dataset.prefixes.near_misses
     assert near.text[: near.same_before] == near.other_text[: near.same_before] != ""

@@ -21,14 +21,20 @@ def family(seed: int) -> list[Prompt]:
     prompts: list[Prompt] = []
     for number in range(chance.randint(2, 30)):
         earlier = chance.choice(prompts) if prompts else []
-        kept = earlier[: chance.choice([0, len(earlier), chance.randint(0, len(earlier))])]
+        kept = earlier[
+            : chance.choice([0, len(earlier), chance.randint(0, len(earlier))])
+        ]
         # Never a prompt that is all in another: vLLM then has its last block twice.
         prompts.append([*kept, *[1_000 + number] * chance.randint(1, 90)])
     return prompts
 
 
 def asked(
-    prompts: list[Prompt], kv_blocks: int, running: int = 1, output: int = 1, **kwargs: Any
+    prompts: list[Prompt],
+    kv_blocks: int,
+    running: int = 1,
+    output: int = 1,
+    **kwargs: Any,
 ) -> dict[str, Any]:
     """One request at a time unless told otherwise."""
     engine = {
@@ -56,7 +62,9 @@ def cached(workload: dict[str, Any], steps: list[dict[str, Any]]) -> list[int]:
     left = [request["prompt"] for request in workload["requests"]]
     was_read: set[int] = set()
     for step in steps:
-        for place, tokens in ((int(name), tokens) for name, tokens in step["tokens"].items()):
+        for place, tokens in (
+            (int(name), tokens) for name, tokens in step["tokens"].items()
+        ):
             if tokens == 1 and left[place] < workload["requests"][place]["prompt"]:
                 was_read.add(place)  # a step of its answer
             left[place] -= 0 if place in was_read else tokens
@@ -68,7 +76,9 @@ def expected(prompts: list[Prompt], *limits: int) -> list[int]:
     return lru_cached_tokens(tree_of(prompts), *limits).tolist()
 
 
-def test_generated_prompts_find_what_vllm_finds_and_likelihood_requests_only_write(probe):
+def test_generated_prompts_find_what_vllm_finds_and_likelihood_requests_only_write(
+    probe,
+):
     cases = []
     for seed in range(120):
         prompts = family(seed)
@@ -102,20 +112,32 @@ def test_real_few_shot_prompts_find_what_vllm_finds(probe, shared):
     for texts in ([*corpora.mmlu(data)][::100], [*corpora.gsm8k(data)][::20]):
         prompts = tokenizer.encode(texts, special_tokens=True)
         mixed = random.Random(0).sample(prompts, len(prompts))
-        alone += [(prompts, AMPLE), (prompts, 300), (mixed, AMPLE), (mixed, 300), (mixed, 1_500)]
+        alone += [
+            (prompts, AMPLE),
+            (prompts, 300),
+            (mixed, AMPLE),
+            (mixed, 300),
+            (mixed, 1_500),
+        ]
     many = tokenizer.encode([*corpora.mmlu(data)][::50], special_tokens=True)
     mixed = random.Random(0).sample(many, len(many))
     loads = [(8, 16), (64, 1), (64, 64)]  # requests that run, tokens of an answer
-    together = [(mixed, blocks, *load) for blocks in (1_000, 2_000, 4_000) for load in loads]
+    together = [
+        (mixed, blocks, *load) for blocks in (1_000, 2_000, 4_000) for load in loads
+    ]
     workloads = [asked(*case) for case in (*alone, *together)]
     answers = probe("scheduler_probe", workloads)["answers"]
     found = [cached(*pair) for pair in zip(workloads, answers, strict=True)]
     assert found[: len(alone)] == [expected(*case) for case in alone]
     assert all(map(sum, found[: len(alone)]))
     tokens, shares = sum(map(len, mixed)), []
-    for case, real, steps in zip(together, found[len(alone) :], answers[len(alone) :], strict=True):
+    for case, real, steps in zip(
+        together, found[len(alone) :], answers[len(alone) :], strict=True
+    ):
         model = sum(expected(*case))
         preempted = any(step["preempted"] for step in steps)
-        assert abs(sum(real) - model) < (0.02 if preempted else 0.005) * tokens, case[1:]
+        assert abs(sum(real) - model) < (0.02 if preempted else 0.005) * tokens, case[
+            1:
+        ]
         shares.append(model / tokens)
     assert max(shares) - min(shares) > 0.2

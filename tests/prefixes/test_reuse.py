@@ -46,7 +46,9 @@ def chains(prompt: Prompt) -> list[tuple[int, ...]]:
 
 def tree_of(prompts: list[Prompt], reads: list[bool] | None = None) -> PromptTree:
     numbers: dict[tuple[int, ...], int] = {}
-    blocks = [numbers.setdefault(one, len(numbers)) for p in prompts for one in chains(p)]
+    blocks = [
+        numbers.setdefault(one, len(numbers)) for p in prompts for one in chains(p)
+    ]
     return tree_of_blocks(
         np.array(blocks, np.int64),
         np.array([len(p) // 16 for p in prompts], np.int64),
@@ -60,7 +62,11 @@ def brute_ideal(prompts: list[Prompt], reads: list[bool]) -> list[int]:
     cached = []
     for prompt, may_read in zip(prompts, reads, strict=True):
         found = 0
-        while may_read and found + 16 < len(prompt) and tuple(prompt[: found + 16]) in known:
+        while (
+            may_read
+            and found + 16 < len(prompt)
+            and tuple(prompt[: found + 16]) in known
+        ):
             found += 16
         cached.append(found)
         known.update(chains(prompt))
@@ -89,7 +95,9 @@ def brute_lru(
         while found + 16 < len(prompt) and mine[found // 16] in known:
             found += 16
         cached.append(found)
-        whole = [*mine, (-1, number)] if len(sequence) % 16 else mine  # the last is only its own
+        whole = (
+            [*mine, (-1, number)] if len(sequence) % 16 else mine
+        )  # the last is only its own
         for one in whole:
             unused.pop(one, None)
         while held(whole) > kv_blocks or len(running) >= most_running:
@@ -117,15 +125,21 @@ def families(draw: st.DrawFn) -> list[Prompt]:
 
 @given(families(), st.data())
 def test_what_a_cache_finds_that_never_forgets(prompts, data):
-    reads = data.draw(st.lists(st.booleans(), min_size=len(prompts), max_size=len(prompts)))
+    reads = data.draw(
+        st.lists(st.booleans(), min_size=len(prompts), max_size=len(prompts))
+    )
     assert tree_of(prompts, reads).ideal.tolist() == brute_ideal(prompts, reads)
 
 
 # A prompt that does not fit does not run, so another one goes on.
 @example([[1] * 16, [0] * 95, [0] * 127, [0], [1] * 17], 8, 2, 3)
 @given(families(), st.integers(1, 40), st.integers(1, 5), st.sampled_from([1, 3, 40]))
-def test_what_a_small_cache_finds_while_others_run(prompts, kv_blocks, running, output_tokens):
-    found = lru_cached_tokens(tree_of(prompts), kv_blocks, running, output_tokens).tolist()
+def test_what_a_small_cache_finds_while_others_run(
+    prompts, kv_blocks, running, output_tokens
+):
+    found = lru_cached_tokens(
+        tree_of(prompts), kv_blocks, running, output_tokens
+    ).tolist()
     assert found == brute_lru(prompts, kv_blocks, running, output_tokens)
 
 
@@ -143,7 +157,9 @@ def test_the_best_order_needs_a_cache_of_two_prompts(prompts):
     order = tree_of(prompts).depth_first().tolist()
     assert sorted(order) == list(range(len(prompts)))
     best = [prompts[place] for place in order]
-    two = max((-(-len(a) // 16) - (-len(b) // 16) for a, b in pairwise(best)), default=99)
+    two = max(
+        (-(-len(a) // 16) - (-len(b) // 16) for a, b in pairwise(best)), default=99
+    )
     found = sum(brute_lru(best, two))
     assert found == sum(brute_ideal(best, [True] * len(best)))
     # Only a prompt that is a beginning of another can find a block less in another order.
@@ -158,7 +174,10 @@ def test_sorting_helps_where_the_cache_is_small():
     """A thousand subjects in turn: a cache of 16K tokens has forgotten each when it comes again."""
     prompts = [few_shot(i % 1000, i // 1000) for i in range(3000)]
     found = reuse(prompts)
-    assert (found.cached_tokens, found.hit_rate) == (2000 * 160, 2000 * 160 / (3000 * 180))
+    assert (found.cached_tokens, found.hit_rate) == (
+        2000 * 160,
+        2000 * 160 / (3000 * 180),
+    )
     assert [(at.kv_tokens, at.cached_tokens) for at in found.capacities] == [
         (1 << 14, 0), (1 << 15, 0), (1 << 16, 0), (1 << 17, 0), (1 << 18, 320_000),
     ]  # fmt: skip
@@ -172,12 +191,17 @@ def test_longest_first_is_an_order_of_its_own():
     found, sharing = measured(prompts, longest_first=True)
     in_file = reuse(prompts)
     assert found.cached_tokens == in_file.cached_tokens == 200 * 160
-    assert (found.capacities[0].cached_tokens, in_file.capacities[0].cached_tokens) == (0, 32_000)
+    assert (found.capacities[0].cached_tokens, in_file.capacities[0].cached_tokens) == (
+        0,
+        32_000,
+    )
     assert found.capacities[0].best_order_cached_tokens == 32_000
     assert sharing.lengths == tuple(sorted(map(len, prompts), reverse=True))
 
 
-def test_of_very_many_prompts_runs_of_neighbours_are_compared_all_over_the_dataset(monkeypatch):
+def test_of_very_many_prompts_runs_of_neighbours_are_compared_all_over_the_dataset(
+    monkeypatch,
+):
     monkeypatch.setattr(comparison, "MOST_BLOCKS", 400)
     compared = TextComparison()
     for start in range(0, 1_000, 20):
@@ -228,14 +252,18 @@ def test_the_curve_is_left_out_where_next_to_nothing_can_be_found():
 
 
 @given(families(), st.booleans())
-def test_prompts_that_begin_differently_are_measured_without_hashes(prompts, longest_first):
+def test_prompts_that_begin_differently_are_measured_without_hashes(
+    prompts, longest_first
+):
     different = [[1000 + number, *prompt] for number, prompt in enumerate(prompts)]
     compared = TextComparison()
     compared.add([*map(id_bytes, different)])
     tree = tree_of_prompts([*map(id_bytes, different)], [True] * len(prompts))
     common = len(different[0]) if len(different) == 1 else 0
     with_hashes = measure(tree, longest_first, common_tokens=common, output_tokens=3)
-    assert with_hashes == compared.measured(longest_first=longest_first, output_tokens=3)
+    assert with_hashes == compared.measured(
+        longest_first=longest_first, output_tokens=3
+    )
 
 
 # -- several datasets ------------------------------------------------------------------------------
@@ -254,7 +282,9 @@ def test_datasets_add_up():
 def test_a_dataset_of_which_a_part_was_compared_counts_by_all_its_tokens():
     """75 % of a large set shared in its first tenth, nothing in a small one that was compared."""
     part = replace(
-        reuse([few_shot(1, n) for n in range(9)]), out_of_prompts=90, out_of_tokens=9 * 180 * 10
+        reuse([few_shot(1, n) for n in range(9)]),
+        out_of_prompts=90,
+        out_of_tokens=9 * 180 * 10,
     )
     rest = reuse([[n] * 180 for n in range(9)])
     both = reuse_together([part, rest])
@@ -266,13 +296,18 @@ def test_a_dataset_of_which_a_part_was_compared_counts_by_all_its_tokens():
     assert both.hit_rate == pytest.approx(part.hit_rate * 10 / 11)
     assert (both.prompts, both.out_of_prompts) == (18, 99)
     alone = reuse_together([part])
-    assert (alone.tokens, alone.cached_tokens) == (part.out_of_tokens, 10 * part.cached_tokens)
+    assert (alone.tokens, alone.cached_tokens) == (
+        part.out_of_tokens,
+        10 * part.cached_tokens,
+    )
     assert "9 of 90" in shared(alone)
     assert "judged by" not in shared(rest)
     apart = [reuse([[*range(64), n]]) for n in range(2)]  # which begin alike
     assert "of an earlier one in its dataset." in shared(reuse_together(apart))
     assert "the first 16 tokens of an earlier one." in shared(apart[0])
-    trace = [replace(one, block_size=512) for one in apart]  # whose shorter starts are not known
+    trace = [
+        replace(one, block_size=512) for one in apart
+    ]  # whose shorter starts are not known
     assert "the first 512 tokens of" in shared(reuse_together(trace))
     assert reuse_together([]).block_size == 16
 
@@ -284,7 +319,9 @@ def sharing(prompts: list[Prompt]) -> Sharing:
     return measured(prompts)[1]
 
 
-def kept(lengths: list[int], ends: list[int], parents: list[int], tokens: list[int]) -> Sharing:
+def kept(
+    lengths: list[int], ends: list[int], parents: list[int], tokens: list[int]
+) -> Sharing:
     lists = {"lengths": lengths, "ends": ends, "parents": parents, "tokens": tokens}
     return Sharing(**{name: Numbers(numbers) for name, numbers in lists.items()})
 
@@ -312,7 +349,9 @@ def test_two_prompts_share_the_stretches_that_they_have_in_common(prompts):
             if mine is not theirs:
                 same = sum(map(eq, chains(mine), chains(theirs)))
                 assert (reach[both[-1]] if both else 0) == 16 * same
-    assert sorted({stretch for way in ways for stretch in way}) == [*range(len(found.stretches))]
+    assert sorted({stretch for way in ways for stretch in way}) == [
+        *range(len(found.stretches))
+    ]
 
 
 def test_what_only_one_prompt_has_is_no_stretch():

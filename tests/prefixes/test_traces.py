@@ -13,7 +13,13 @@ from tests.commands.helpers import write_jsonl
 
 
 def request(tokens: int, *blocks: int, **more: Any) -> dict[str, Any]:
-    return {"timestamp": 0, "input_length": tokens, "output_length": 9, "hash_ids": blocks, **more}
+    return {
+        "timestamp": 0,
+        "input_length": tokens,
+        "output_length": 9,
+        "hash_ids": blocks,
+        **more,
+    }
 
 
 def reuse_of(place: Path, *rows: dict[str, Any]) -> Any:
@@ -21,7 +27,9 @@ def reuse_of(place: Path, *rows: dict[str, Any]) -> Any:
     return dataset.prefixes
 
 
-def test_the_ceiling_of_mooncakes_conversations_is_what_other_tools_say(shared: Path) -> None:
+def test_the_ceiling_of_mooncakes_conversations_is_what_other_tools_say(
+    shared: Path,
+) -> None:
     trace = shared / "data" / "mooncake_trace" / "conversation_trace.jsonl"
     (dataset,) = chunkscope.analyze(trace).datasets
     reuse = dataset.prefixes
@@ -46,7 +54,9 @@ def test_the_block_size_follows_from_the_lengths(size: int, tokens: list[int]) -
     assert size in (7, 1000) or block_size_of(enough, -(-enough // size)) == size
 
 
-def test_prompts_find_what_came_before_and_never_their_last_token(tmp_path: Path) -> None:
+def test_prompts_find_what_came_before_and_never_their_last_token(
+    tmp_path: Path,
+) -> None:
     reuse = reuse_of(
         tmp_path,
         request(1_300, 0, 1, 2),
@@ -59,12 +69,19 @@ def test_prompts_find_what_came_before_and_never_their_last_token(tmp_path: Path
     assert (reuse.common_tokens, reuse.tokens) == (0, 5_512)
 
 
-def test_a_shorter_last_block_is_another_than_a_whole_one_of_its_number(tmp_path: Path) -> None:
-    assert reuse_of(tmp_path, request(600, 0, 1), request(1_024, 0, 1)).cached_tokens == 512
+def test_a_shorter_last_block_is_another_than_a_whole_one_of_its_number(
+    tmp_path: Path,
+) -> None:
+    assert (
+        reuse_of(tmp_path, request(600, 0, 1), request(1_024, 0, 1)).cached_tokens
+        == 512
+    )
 
 
 def test_what_all_share_is_counted_in_blocks(tmp_path: Path) -> None:
-    rows = write_jsonl(tmp_path / "t.jsonl", [request(1_500, 8, 9, place) for place in range(4)])
+    rows = write_jsonl(
+        tmp_path / "t.jsonl", [request(1_500, 8, 9, place) for place in range(4)]
+    )
     (dataset,) = chunkscope.analyze(rows).datasets
     assert dataset.prefixes.common_tokens == 1_024
     assert [stretch.tokens for stretch in dataset.sharing.stretches] == [1_024]
@@ -75,16 +92,25 @@ def test_blocks_that_do_not_fit_the_lengths_are_not_used(tmp_path: Path) -> None
     rows = [request(100, 0), request(5_000, 0, 1), request(100, 0, 1)]
     (dataset,) = chunkscope.analyze(write_jsonl(tmp_path / "t.jsonl", rows)).datasets
     assert (dataset.rows, dataset.prefixes) == (3, None)
-    assert reuse_of(tmp_path, request(1_024, 0, 1), request(1_024, 4, 1)) is None  # not chained
+    assert (
+        reuse_of(tmp_path, request(1_024, 0, 1), request(1_024, 4, 1)) is None
+    )  # not chained
     assert [note.code for note in dataset.notes] == ["blocks_unused"]
 
 
 def test_a_row_may_name_no_blocks_and_a_bad_one_is_named(tmp_path: Path) -> None:
     rows = [request(900, 0, 1), request(900, 0, 1), request(700)]
-    rows += [{"input_length": 5, "output_length": 1}, {**request(900), "hash_ids": None}]
-    data = write_jsonl(tmp_path / "t.jsonl", [*rows, {**request(900), "hash_ids": "0, 1"}])
+    rows += [
+        {"input_length": 5, "output_length": 1},
+        {**request(900), "hash_ids": None},
+    ]
+    data = write_jsonl(
+        tmp_path / "t.jsonl", [*rows, {**request(900), "hash_ids": "0, 1"}]
+    )
     (dataset,) = chunkscope.analyze(data).datasets
-    assert [(row.position, row.reason.code) for row in dataset.bad_rows] == [(6, "not_blocks")]
+    assert [(row.position, row.reason.code) for row in dataset.bad_rows] == [
+        (6, "not_blocks")
+    ]
     assert dataset.prefixes is not None
     assert dataset.prefixes.cached_tokens == 896
     assert (dataset.prefixes.prompts, dataset.prefixes.block_size) == (5, 512)

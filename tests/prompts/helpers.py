@@ -22,7 +22,9 @@ def choose(*head: Any, prefix: str = "", **options: Any) -> Selection:
 def extract(selection: Selection, *records: Any) -> tuple[Prompts, list[int]]:
     """The prompts, and the positions of bad rows."""
     problems = Problems()
-    prompts = selection.extract(Chunk(range(1, len(records) + 1), list(records)), problems)
+    prompts = selection.extract(
+        Chunk(range(1, len(records) + 1), list(records)), problems
+    )
     assert problems.count == len(problems.rows)
     assert all(sentence(row.reason) for row in problems.rows)
     return prompts, [row.position for row in problems.rows]
@@ -78,4 +80,6 @@ def lm_eval_sample(doc_id: int, *arguments: list[Any], **more: Any) -> dict[str,
 
 def lengths(dataset: dict[str, Any]) -> dict[int, int]:
     """How many prompts of a dataset in a profile's JSON have how many tokens."""
-    return {int(tokens): count for tokens, count in dataset["lengths"]["counts"].items()}
+    return {
+        int(tokens): count for tokens, count in dataset["lengths"]["counts"].items()
+    }

@@ -15,11 +15,17 @@ HEADER = {
 }
 
 
-def event(*words: str, at: int = 0, usage: int | None = None, **more: Any) -> dict[str, Any]:
+def event(
+    *words: str, at: int = 0, usage: int | None = None, **more: Any
+) -> dict[str, Any]:
     """A model event: a user's message for each word, sent at second `at`."""
     output: dict[str, Any] = {"completion": "yes"}
     if usage is not None:
-        output["usage"] = {"input_tokens": usage, "output_tokens": 2, "total_tokens": usage + 2}
+        output["usage"] = {
+            "input_tokens": usage,
+            "output_tokens": 2,
+            "total_tokens": usage + 2,
+        }
     return {
         "event": "model",
         "timestamp": f"2026-11-15T12:00:{at:02}+00:00",
@@ -56,11 +62,15 @@ def members(*samples: dict[str, Any], header: bool = True) -> dict[str, bytes]:
     return {name: json.dumps(content).encode() for name, content in held.items()}
 
 
-def write_eval(path: Path, *samples: dict[str, Any], method: int = ZSTD, **how: Any) -> Path:
+def write_eval(
+    path: Path, *samples: dict[str, Any], method: int = ZSTD, **how: Any
+) -> Path:
     path.write_bytes(zipped(members(*samples, **how), method))
     return path
 
 
 def write_json(path: Path, *samples: dict[str, Any]) -> Path:
-    path.write_text(json.dumps(HEADER | {"samples": samples, "reductions": [{"scorer": "s"}]}))
+    path.write_text(
+        json.dumps(HEADER | {"samples": samples, "reductions": [{"scorer": "s"}]})
+    )
     return path

@@ -24,8 +24,19 @@ def messages(*given: Any, **row: Any) -> list[dict[str, Any]]:
 
 
 def test_share_gpt_names_become_the_roles_templates_know() -> None:
-    names = ("human", "gpt", "function_call", "system", "tool", "function", "observation")
-    roles = [message["role"] for message in messages(*({"from": n, "value": ""} for n in names))]
+    names = (
+        "human",
+        "gpt",
+        "function_call",
+        "system",
+        "tool",
+        "function",
+        "observation",
+    )
+    roles = [
+        message["role"]
+        for message in messages(*({"from": n, "value": ""} for n in names))
+    ]
     assert roles == ["user", "assistant", "assistant", "system", "tool", "tool", "tool"]
 
 
@@ -49,23 +60,39 @@ def test_content_parts_are_joined_or_kept_as_the_template_wants_them() -> None:
 
 def test_messages_of_other_forms_are_brought_into_openai_s() -> None:
     """Of /v1/responses, Gemini, Bedrock, OpenTelemetry, SWE-agent, tau2 and LIMA."""
-    call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"a": 1}'}
+    call = {
+        "type": "function_call",
+        "call_id": "1",
+        "name": "f",
+        "arguments": '{"a": 1}',
+    }
     result = {"type": "function_call_output", "call_id": "1", "output": "sunny"}
     asked, answered = messages(call, result)
     assert asked["tool_calls"][0]["function"] == {"name": "f", "arguments": {"a": 1}}
     assert answered == {"role": "tool", "content": "sunny", "tool_call_id": "1"}
     part = [{"type": "text", "text": "hi"}]
-    gemini = {"role": "user", "parts": [{"fileData": None, "text": "hi"}]}  # as Vertex echoes it
+    gemini = {
+        "role": "user",
+        "parts": [{"fileData": None, "text": "hi"}],
+    }  # as Vertex echoes it
     instruction = {"parts": [{"text": "hi"}]}
     system, *chat = messages(gemini, systemInstruction=instruction)
-    assert (system, chat) == ({"role": "system", "content": part}, [USER | {"content": part}])
+    assert (system, chat) == (
+        {"role": "system", "content": part},
+        [USER | {"content": part}],
+    )
     traced = [{"type": "text", "content": "hi"}, {"type": "text", "text": None}]
     assert messages({"role": "user", "parts": traced}) == chat
     swe_agent = {"role": "system", "system_prompt": "hi", "text": None}
     assert messages(swe_agent, USER) == [{"role": "system", "content": "hi"}, USER]
-    called = {"role": "assistant", "tool_calls": [{"id": "1", "name": "f", "args": {"a": 1}}]}
+    called = {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "name": "f", "args": {"a": 1}}],
+    }
     results = [{"role": "tool", "id": "1", "content": "sunny"}]
-    found = messages(called, {"role": "tool", "content": None, "tool_messages": results})
+    found = messages(
+        called, {"role": "tool", "content": None, "tool_messages": results}
+    )
     assert found[0]["tool_calls"] == asked["tool_calls"]
     assert found[1:] == [answered]
     (tool,) = conversation([USER], {"available_tools": ['{"name": "f"}']}).tools or ()
@@ -134,7 +161,10 @@ def test_calls_results_and_thoughts_are_where_vllm_puts_them() -> None:
     assert calls == [{"city": "Bern"}, {}]
     (tool,) = chat.tools or ()
     assert tool["function"] == {"name": "f", "description": "d", "parameters": SCHEMA}
-    (mcp,) = conversation([USER], {"tools": [{"name": "f", "inputSchema": SCHEMA}]}).tools or ()
+    (mcp,) = (
+        conversation([USER], {"tools": [{"name": "f", "inputSchema": SCHEMA}]}).tools
+        or ()
+    )
     assert mcp["function"]["parameters"] == SCHEMA
 
 
@@ -160,21 +190,39 @@ def test_thinking_without_a_signature_is_text_and_files_of_gemini_are_not() -> N
     thought = {"type": "thinking", "thinking": "Hm."}
     (message,) = messages({"role": "assistant", "content": [thought, said("Yes.")]})
     assert string_content([message])[0]["content"] == "Hm.\nYes."
-    parts = [{"text": "hi"}, {"fileData": {"fileUri": "gs://a"}}, {"inlineData": {"data": "iV"}}]
+    parts = [
+        {"text": "hi"},
+        {"fileData": {"fileUri": "gs://a"}},
+        {"inlineData": {"data": "iV"}},
+    ]
     assert conversation([{"role": "user", "parts": parts}], {}).media == 2
     with pytest.raises(DataError, match="functionCall"):
         messages({"role": "user", "parts": [{"functionCall": {"name": "f"}}]})
 
 
 def test_a_tool_result_is_one_string_for_every_template() -> None:
-    result = {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "sunny"}]}
+    result = {
+        "role": "tool",
+        "tool_call_id": "1",
+        "content": [{"type": "text", "text": "sunny"}],
+    }
     expected = [{"role": "tool", "content": "sunny", "tool_call_id": "1"}]
-    assert part_content(messages(result)) == string_content(messages(result)) == expected
+    assert (
+        part_content(messages(result)) == string_content(messages(result)) == expected
+    )
 
 
 FUNCTION = {"x": 1, "name": "f", "arguments": "{}"}
 CALLED = {"index": 0, "type": "function", "function": FUNCTION, "id": "1"}
-KEYS = ["id", "function", "type", "index", "arguments", "name", "x"]  # as vLLM's request has them
+KEYS = [
+    "id",
+    "function",
+    "type",
+    "index",
+    "arguments",
+    "name",
+    "x",
+]  # as vLLM's request has them
 
 
 def tool_calls(arguments: Any, version: str | None) -> Any:
@@ -203,12 +251,16 @@ def test_a_call_has_its_keys_in_the_order_of_vllms_request() -> None:
         *((None, nothing, {}) for nothing in ("", "null", "[1]", None)),
     ],
 )
-def test_arguments_are_read_as_that_vllm_reads_them(version, arguments, counted) -> None:
+def test_arguments_are_read_as_that_vllm_reads_them(
+    version, arguments, counted
+) -> None:
     assert tool_calls(arguments, version) == counted
 
 
 @pytest.mark.parametrize("version", ["0.16", "0.28.1", None])
-def test_arguments_that_are_no_json_make_a_request_that_vllm_refuses(version: str | None) -> None:
+def test_arguments_that_are_no_json_make_a_request_that_vllm_refuses(
+    version: str | None,
+) -> None:
     with pytest.raises(DataError, match=r"message 1.*0\.29"):
         tool_calls("{'city': 'Bern'}", version)
 
@@ -224,10 +276,15 @@ def test_arguments_that_are_no_json_make_a_request_that_vllm_refuses(version: st
         (None, [], []),
     ],
 )
-def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(version, function, tool) -> None:
+def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(
+    version, function, tool
+) -> None:
     odd = {"strict": None, "x-id": 3, "defer_loading": None}
     given = [{"type": "function", "function": {"name": "f"} | odd, "version": 2}]
-    (written,) = conversation([USER], {"tools": given}, release_of(version or "99.0")).tools or ()
+    (written,) = (
+        conversation([USER], {"tools": given}, release_of(version or "99.0")).tools
+        or ()
+    )
     assert list(written["function"]) == ["name", "description", "parameters", *function]
     assert list(written) == ["type", "function", *tool]
 
@@ -235,9 +292,14 @@ def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(version, functio
 def test_types_of_other_languages_become_json_schema() -> None:
     """As the leaderboard itself writes them: its files hold Boolean, "" and no type at all."""
     kinds = {"a": "Boolean", "b": "", "c": "HashMap", "d": "float", "e": "array"}
-    properties = {name: {"type": kind, "description": "d."} for name, kind in kinds.items()}
+    properties = {
+        name: {"type": kind, "description": "d."} for name, kind in kinds.items()
+    }
     properties["e"]["items"] = {"type": "tuple"}
-    doc = {"name": "f", "parameters": {"type": "dict", "properties": properties | {"g": {}}}}
+    doc = {
+        "name": "f",
+        "parameters": {"type": "dict", "properties": properties | {"g": {}}},
+    }
     (tool,) = conversation([USER], {"function": [doc]}).tools or ()
     made = tool["function"]["parameters"]["properties"]
     assert [made[name]["type"] for name in "abcdeg"] == [
@@ -255,7 +317,12 @@ def test_a_key_that_vllm_knows_is_kept_when_it_says_something() -> None:
 
 
 FUNCTION = {"parameters": {"type": "object"}, "name": "f", "strict": True}
-WRITTEN = {"name": "f", "description": None, "parameters": {"type": "object"}, "strict": True}
+WRITTEN = {
+    "name": "f",
+    "description": None,
+    "parameters": {"type": "object"},
+    "strict": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -285,9 +352,17 @@ def test_no_tools_is_none() -> None:
 @pytest.mark.parametrize(
     ("row", "version", "kwargs"),
     [
-        ({"reasoning_effort": "none"}, (0, 22), {"reasoning_effort": "none", "enable_thinking": 0}),
+        (
+            {"reasoning_effort": "none"},
+            (0, 22),
+            {"reasoning_effort": "none", "enable_thinking": 0},
+        ),
         (UNASKED, (0, 15), {"add_generation_prompt": False}),
-        (UNASKED | {"reasoning": {"effort": "low"}}, (0, 16), {"reasoning_effort": "low"}),
+        (
+            UNASKED | {"reasoning": {"effort": "low"}},
+            (0, 16),
+            {"reasoning_effort": "low"},
+        ),
         ({"reasoning": {"effort": "low"}, "messages": [USER]}, (0, 28), {}),
     ],
 )
@@ -330,7 +405,10 @@ def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> N
         {"parameters": {"type": "object"}, "name": "f", "strict": None, "x-id": 3},
         {"strict": True, "defer_loading": None, "description": "d", "name": "f"},
     ]
-    tools = [{"type": "function", "function": function, "version": 2} for function in functions]
+    tools = [
+        {"type": "function", "function": function, "version": 2}
+        for function in functions
+    ]
     given = ['{"a": 1}', "null", "[1]", "3", "", None, {"a": 1}, "{'a': 1}"]
     asked = {"tools": tools, "arguments": given, "claude": CLAUDE, "items": ITEMS}
     asked["called"] = CALLED

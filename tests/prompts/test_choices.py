@@ -55,7 +55,15 @@ def test_it_goes_with_a_prefix_a_template_and_several_fields() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, "red, blue", "['red' 'blue']", ["red", None], ["red"], ["x"] * 27, ["red", "\ud800"]],
+    [
+        None,
+        "red, blue",
+        "['red' 'blue']",
+        ["red", None],
+        ["red"],
+        ["x"] * 27,
+        ["red", "\ud800"],
+    ],
     ids=repr,
 )
 def test_a_row_without_choices_is_a_bad_row(value: Any) -> None:
@@ -67,7 +75,9 @@ def test_a_row_without_choices_is_a_bad_row(value: Any) -> None:
 
 def test_chats_and_lengths_have_no_use_for_them() -> None:
     for record in ({"messages": CHAT}, {"input_length": 3, "output_length": 1}):
-        selection = choose(record | {"choices": ["x", "y"]}, choices=("choices",), prefix="P")
+        selection = choose(
+            record | {"choices": ["x", "y"]}, choices=("choices",), prefix="P"
+        )
         assert codes(selection.notes) == ["unused_with_chat"] * 2
 
 
@@ -85,9 +95,13 @@ def test_chats_and_lengths_have_no_use_for_them() -> None:
     ],
     ids=str,
 )
-def test_multiple_choice_without_its_choices_is_noted(fields: dict[str, Any], named: str) -> None:
+def test_multiple_choice_without_its_choices_is_noted(
+    fields: dict[str, Any], named: str
+) -> None:
     for options in ({}, {"fields": ("question",)}):
-        (note,) = choose({"question": "Which one of them?"} | fields, **options).uncounted
+        (note,) = choose(
+            {"question": "Which one of them?"} | fields, **options
+        ).uncounted
         assert (note.code, note.values) == ("choices_uncounted", {"fields": named})
 
 
@@ -96,8 +110,14 @@ def test_multiple_choice_without_its_choices_is_noted(fields: dict[str, Any], na
     [
         ({"options": {"temperature": 0.5}}, {}),
         ({"choices": []}, {}),
-        ({f"answer_{n}": "x" for n in range(3)}, {}),  # FreshQA's: all of them are right
-        ({"choices": ["x", "y"], "question": "Which of them? (a) x (b) y"}, {}),  # AGIEval's
+        (
+            {f"answer_{n}": "x" for n in range(3)},
+            {},
+        ),  # FreshQA's: all of them are right
+        (
+            {"choices": ["x", "y"], "question": "Which of them? (a) x (b) y"},
+            {},
+        ),  # AGIEval's
         ({"A": "x", "B": "y"}, {}),
         ({"a": "x", "b": "y", "c": "z"}, {}),
         ({"choices": ["x", "y"]}, {"template": "{question} {choices}"}),
@@ -105,7 +125,9 @@ def test_multiple_choice_without_its_choices_is_noted(fields: dict[str, Any], na
     ],
     ids=str,
 )
-def test_nothing_is_noted_of_other_data(record: dict[str, Any], options: dict[str, Any]) -> None:
+def test_nothing_is_noted_of_other_data(
+    record: dict[str, Any], options: dict[str, Any]
+) -> None:
     assert not choose({"question": "Which one of them?"} | record, **options).uncounted
 
 
@@ -141,16 +163,22 @@ def test_the_form_is_lm_evals(harness_python: Path) -> None:
     assert items(choose(*rows, choices=("choices",)), *rows) == rendered
 
 
-def test_likelihoods_are_a_request_for_each_choice_from_rows_as_from_a_log(tmp_path: Path) -> None:
+def test_likelihoods_are_a_request_for_each_choice_from_rows_as_from_a_log(
+    tmp_path: Path,
+) -> None:
     rows = [{"question": f"Is {n} odd?", "choices": ["yes", "no"]} for n in range(3)]
     samples = [
-        lm_eval_sample(n, *([f"Is {n} odd?\nA. yes\nB. no\nAnswer:", f" {a}"] for a in "AB"))
+        lm_eval_sample(
+            n, *([f"Is {n} odd?\nA. yes\nB. no\nAnswer:", f" {a}"] for a in "AB")
+        )
         for n in range(3)
     ]
     write_jsonl(tmp_path / "rows.jsonl", [*rows, {"question": "And this?"}])
     write_jsonl(tmp_path / "log.jsonl", samples)
     write_jsonl(tmp_path / "text.jsonl", [{"question": "What else?"}])
-    run = analyze(tmp_path, "rows.jsonl", "log.jsonl", "text.jsonl", "--task", "loglikelihood")
+    run = analyze(
+        tmp_path, "rows.jsonl", "log.jsonl", "text.jsonl", "--task", "loglikelihood"
+    )
     from_rows, from_log, text = run.profile["datasets"]
     assert (run.code, from_rows["skipped"]) == (3, 1), run.err
     assert from_rows["lengths"] == from_log["lengths"]

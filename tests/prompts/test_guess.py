@@ -176,7 +176,9 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_prompt_of_a_public_set_is_found_and_what_it_lacks_is_noted(name: str) -> None:
+def test_the_prompt_of_a_public_set_is_found_and_what_it_lacks_is_noted(
+    name: str,
+) -> None:
     row, label, uncounted = SETS[name]
     rows = [row(n) for n in range(8)]
     selection = choose(*rows)
@@ -196,43 +198,94 @@ def in_short(note: Note) -> str:
 GEMINI = [{"role": "user", "parts": [{"text": "Why?"}]}]
 CALL = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "1", "output": "20 C"}
-SHARE_GPT, LANG_CHAIN = [{"from": "Human", "value": "x"}], [{"type": "human", "content": "x"}]
+SHARE_GPT, LANG_CHAIN = (
+    [{"from": "Human", "value": "x"}],
+    [{"type": "human", "content": "x"}],
+)
 LENGTHS = {"input_length": 1, "output_length": 2}
-QASPER = {"abstract": "It is.", "full_text": [{"paragraphs": ["It is so.", "It is not."]}]}
+QASPER = {
+    "abstract": "It is.",
+    "full_text": [{"paragraphs": ["It is so.", "It is not."]}],
+}
 QAS = {"question": ["Why?"], "answers": [{}]}
 PAPER = "full_text[].paragraphs[] + qas.question"
-TALK = {"talk": {f"day_{n}": [{"text": LONG}] for n in (1, 2)}, "qa": [{"question": "Who?"}]}
-SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, paragraphs.qas"
+TALK = {
+    "talk": {f"day_{n}": [{"text": LONG}] for n in (1, 2)},
+    "qa": [{"question": "Who?"}],
+}
+SQUAD = (
+    "paragraphs.context + paragraphs.qas.question, each of paragraphs, paragraphs.qas"
+)
 
 
 @pytest.mark.parametrize(
     ("record", "kind", "label"),
     [
         ({"messages": CHAT, "prompt": "x"}, "chat", "messages (chat)"),
-        ({"custom_id": "1", "body": {"messages": CHAT}}, "chat", "body.messages (chat)"),
-        ({"custom_id": "1", "url": "u", "body": {"prompt": "p"}}, "text", "body.prompt"),
+        (
+            {"custom_id": "1", "body": {"messages": CHAT}},
+            "chat",
+            "body.messages (chat)",
+        ),
+        (
+            {"custom_id": "1", "url": "u", "body": {"prompt": "p"}},
+            "text",
+            "body.prompt",
+        ),
         ({"custom_id": "1", "body": {"input": CHAT}}, "chat", "body.input (chat)"),
-        ({"payload": [{"messages": CHAT}]}, "chat", "payload.messages (chat), each of payload"),
+        (
+            {"payload": [{"messages": CHAT}]},
+            "chat",
+            "payload.messages (chat), each of payload",
+        ),
         ({"id": 3, "prompt": '["Why?", "And then?"]'}, "text", "prompt[0]"),
-        ({"id": 3, "request": str({"messages": CHAT})}, "chat", "request.messages (chat)"),
+        (
+            {"id": 3, "request": str({"messages": CHAT})},
+            "chat",
+            "request.messages (chat)",
+        ),
         ({"url": "/v1/responses", "body": {"input": "p"}}, "chat", "body.input (chat)"),
         ({"url": "/v1/embeddings", "body": {"input": "p"}}, "text", "body.input"),
         ({"prompt": {"text": "a b", "replies": [answer(1)]}}, "text", "prompt.text"),
-        ({"system_prompt": LONG, "user_prompt": "Why is that so?"}, "text", "user_prompt"),
-        ({"system_instruction": LONG, "user": "Why so?", "assistant": "By it."}, "text", "user"),
+        (
+            {"system_prompt": LONG, "user_prompt": "Why is that so?"},
+            "text",
+            "user_prompt",
+        ),
+        (
+            {"system_instruction": LONG, "user": "Why so?", "assistant": "By it."},
+            "text",
+            "user",
+        ),
         ({"id": "1", "conversations": SHARE_GPT}, "chat", "conversations (chat)"),
         ({"inputs": {"messages": LANG_CHAIN}}, "chat", "inputs.messages (chat)"),
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
-        ({"conversations": ["Why is it so?", "By it."]}, "chat", "conversations (chat)"),
-        ({"id": "1", "data": ["Why is it so?", "By it.", "Why?"]}, "chat", "data (chat)"),
-        ({"id": "1", "inputs": '{"question": "Why is it so?"}'}, "text", "inputs.question"),
+        (
+            {"conversations": ["Why is it so?", "By it."]},
+            "chat",
+            "conversations (chat)",
+        ),
+        (
+            {"id": "1", "data": ["Why is it so?", "By it.", "Why?"]},
+            "chat",
+            "data (chat)",
+        ),
+        (
+            {"id": "1", "inputs": '{"question": "Why is it so?"}'},
+            "text",
+            "inputs.question",
+        ),
         ({"id": "1", "inputs": '{"a": "Why is it so?"}'}, "text", "inputs"),
         (
             {"responses_create_params": {"input": CHAT}},
             "chat",
             "responses_create_params.input (chat)",
         ),
-        ({"input": [*CHAT, {"type": "reasoning", "summary": []}]}, "chat", "input (chat)"),
+        (
+            {"input": [*CHAT, {"type": "reasoning", "summary": []}]},
+            "chat",
+            "input (chat)",
+        ),
         ({"request": {"contents": GEMINI}}, "chat", "request.contents (chat)"),
         ({"contents": [{"parts": [{"text": "Why?"}]}]}, "chat", "contents (chat)"),
         ({"input": [*CHAT, CALL, RESULT]}, "chat", "input (chat)"),
@@ -243,15 +296,34 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         (CHAT, "chat", "record (chat)"),
         ({"name": "Big run"} | LENGTHS, "lengths", "input_length (lengths)"),
         ({"text": "x"} | LENGTHS, "text", "text"),
-        ({"Behavior": "How is it?", "Tags": "", "BehaviorID": "a_1"}, "text", "Behavior"),
-        ({"cluster": "A b", "turns": [{"content": "How is it?"}]}, "text", "turns[0].content"),
-        ({"timestamp": 3, "prompt_token_ids": [1]}, "lengths", "prompt_token_ids (lengths)"),
-        ({"a": {"usage": {"prompt_tokens": 5}}}, "lengths", "a.usage.prompt_tokens (lengths)"),
+        (
+            {"Behavior": "How is it?", "Tags": "", "BehaviorID": "a_1"},
+            "text",
+            "Behavior",
+        ),
+        (
+            {"cluster": "A b", "turns": [{"content": "How is it?"}]},
+            "text",
+            "turns[0].content",
+        ),
+        (
+            {"timestamp": 3, "prompt_token_ids": [1]},
+            "lengths",
+            "prompt_token_ids (lengths)",
+        ),
+        (
+            {"a": {"usage": {"prompt_tokens": 5}}},
+            "lengths",
+            "a.usage.prompt_tokens (lengths)",
+        ),
         ({"u": {"promptTokenCount": 5}}, "lengths", "u.promptTokenCount (lengths)"),
         ({"id": 3, "input_token_count": 5}, "lengths", "input_token_count (lengths)"),
         ({"id": 3, "tokens_prompt": "5"}, "lengths", "tokens_prompt (lengths)"),
         (
-            {"run": {"x": 1}, "metrics": {"input_sequence_length": {"value": 5, "unit": "tokens"}}},
+            {
+                "run": {"x": 1},
+                "metrics": {"input_sequence_length": {"value": 5, "unit": "tokens"}},
+            },
             "lengths",
             "metrics.input_sequence_length (lengths)",
         ),
@@ -262,14 +334,38 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
             "lengths",
             "input_lens (lengths), each of input_lens",
         ),
-        ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
-        ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
+        (
+            {"premise": "a b", "hypothesis": "c d", "label": 0},
+            "text",
+            "premise + hypothesis",
+        ),
+        (
+            {"sentence1": "a b", "sentence2": "c d", "idx": 1},
+            "text",
+            "sentence1 + sentence2",
+        ),
         ({"q_1_prompt": "a b", "q_2_prompt": "c d"}, "text", "q_1_prompt + q_2_prompt"),
-        ({"open_question": "a b?", "pairs": [{"question": "c?"}]}, "text", "open_question"),
+        (
+            {"open_question": "a b?", "pairs": [{"question": "c?"}]},
+            "text",
+            "open_question",
+        ),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
-        ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
-        (TALK, "text", "talk.day_1[].text + talk.day_2[].text + qa.question, each of qa"),
-        ({"paragraphs": [{"context": "a b", "qas": [{"question": "c?"}]}]}, "text", SQUAD),
+        (
+            {"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"},
+            "chat",
+            "trajectory (chat)",
+        ),
+        (
+            TALK,
+            "text",
+            "talk.day_1[].text + talk.day_2[].text + qa.question, each of qa",
+        ),
+        (
+            {"paragraphs": [{"context": "a b", "qas": [{"question": "c?"}]}]},
+            "text",
+            SQUAD,
+        ),
         (QASPER | {"qas": [{"question": "Why?"}]}, "text", f"{PAPER}, each of qas"),
         (QASPER | {"qas": QAS}, "text", f"{PAPER}, each of qas.question"),
     ],
@@ -283,16 +379,29 @@ def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
 def test_labels_are_a_few_short_words_over_and_over() -> None:
     for values in (["a", "b"] * 2, ["x" * 40] * 4):
         assert are_labels(values)
-    rows = [{"prompt": f"Do {n} now.", "job": "Accountants and so on"} for n in range(4)]
+    rows = [
+        {"prompt": f"Do {n} now.", "job": "Accountants and so on"} for n in range(4)
+    ]
     assert not choose(*rows).uncounted
-    graded = ("rubrics", "Grading guidelines", "checklist", "reasoning_trace", "proof", "gpt4o")
+    graded = (
+        "rubrics",
+        "Grading guidelines",
+        "checklist",
+        "reasoning_trace",
+        "proof",
+        "gpt4o",
+    )
     assert not choose({"prompt": "Do it now."} | dict.fromkeys(graded, LONG)).uncounted
     for values in (["a b"] * 3, ["a", "b", "c", "a"], ["x" * 41] * 4):
         assert not are_labels(values)
 
 
 def test_fields_are_looked_for_four_levels_deep_and_fifty_wide() -> None:
-    deep: Row = {"a": {"b": {"c": {"d": {"e": "x"}}}}, "l": [[[["x"]]]], "t": ["so"] * 60}
+    deep: Row = {
+        "a": {"b": {"c": {"d": {"e": "x"}}}},
+        "l": [[[["x"]]]],
+        "t": ["so"] * 60,
+    }
     deep["hotpot"] = [["title", ["sentence", "another"]]]
     found = {leaf.path.text: leaf.chars for leaf in leaves([deep])}
     assert found == {"a.b.c.d": 0, "l[][][][]": 1, "t[]": 100, "hotpot[]": 24}
@@ -317,26 +426,50 @@ def test_alpaca_rows_may_have_no_input() -> None:
     (note,) = choose(*dolly).uncounted
     assert in_short(note) == "left_out --field=context --field=instruction"
     named = choose(*dolly, fields=("context", "instruction"))
-    odd = ({"context": None, "instruction": "Go"}, {"context": LONG, "instruction": None})
-    assert extract(named, *odd, dolly[3]) == (([1, 3], ["Go", "Add 3"], None, None), [2])
+    odd = (
+        {"context": None, "instruction": "Go"},
+        {"context": LONG, "instruction": None},
+    )
+    assert extract(named, *odd, dolly[3]) == (
+        ([1, 3], ["Go", "Add 3"], None, None),
+        [2],
+    )
     for beside, use in (
-        ({"table_array": [["1", "B"]], "analysis": LONG}, ["table_array|json", "question"]),
+        (
+            {"table_array": [["1", "B"]], "analysis": LONG},
+            ["table_array|json", "question"],
+        ),
         ({"query": "Say a number. Who is it?"}, ["query"]),  # MathVista's
         ({"query": "SELECT a FROM b WHERE b.c > 30"}, []),  # Spider's answer
         ({"tools": ['{"name": "f"}']}, ["tools|json", "question"]),  # When2Call's
         ({"suffix": "And so on."}, ["suffix", "question"]),
-        ({"input_tokens": 90_000}, ["input_tokens"]),  # AA-LCR's, of documents elsewhere
+        (
+            {"input_tokens": 90_000},
+            ["input_tokens"],
+        ),  # AA-LCR's, of documents elsewhere
     ):
         notes = choose({"question": "Who is it?"} | beside).uncounted
-        assert [note.values["use"] for note in notes] == [[f"--field={u}" for u in use]][: len(use)]
-    names = ("system", "context", "body", "sentence", "options", "all_answers", "documents")
+        assert [note.values["use"] for note in notes] == [
+            [f"--field={u}" for u in use]
+        ][: len(use)]
+    names = (
+        "system",
+        "context",
+        "body",
+        "sentence",
+        "options",
+        "all_answers",
+        "documents",
+    )
     more = dict.fromkeys(names, "Be kind.")
     (note,) = choose(rows[0] | more | {"history": [["Hi, you.", "Hi, too."]]}).uncounted
     assert note.values["beside"] == ["history[][]", *names]
     lacking = rows[0] | {"parts": [{"about": LONG}, {"step": LONG}]}
     (note,) = choose(lacking).uncounted
     assert note.values["beside"] == ["parts|json"]
-    named = choose(lacking, {"parts": [{"about": "a b"}]}, fields=("parts[].about", "instruction"))
+    named = choose(
+        lacking, {"parts": [{"about": "a b"}]}, fields=("parts[].about", "instruction")
+    )
     assert extract(named, lacking)[1] == [1]  # never without what it has
 
 
@@ -369,7 +502,9 @@ def test_alpaca_rows_may_have_no_input() -> None:
     ids=["NoLiMa", "tau2", "preferences", "MT-Bench-101", "splits", "rows", "nested", "lacking",
          "error", "bench"],
 )  # fmt: skip
-def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], likely: str) -> None:
+def test_what_cannot_be_guessed_comes_with_the_likely_options(
+    rows: list[Any], likely: str
+) -> None:
     with pytest.raises(InputError) as caught:
         choose(*rows)
     assert f" {likely}?" in (caught.value.hint or "")
@@ -381,18 +516,29 @@ def test_ids_hashes_and_names_of_files_are_never_the_prompt() -> None:
         with pytest.raises(InputError):
             choose({"environment": value, "n": 3})
     with pytest.raises(InputError):
-        choose({"problem": "AuT0T9pcQZ=" * 10, "answer": "QQjZ0Q=="})  # BrowseComp's: encrypted
+        choose(
+            {"problem": "AuT0T9pcQZ=" * 10, "answer": "QQjZ0Q=="}
+        )  # BrowseComp's: encrypted
     with pytest.raises(InputError):
-        choose({"question": "-", "r1_generation": LONG})  # OpenCodeReasoning's second version
+        choose(
+            {"question": "-", "r1_generation": LONG}
+        )  # OpenCodeReasoning's second version
     with pytest.raises(InputError):
-        choose(*({"model": name, "accuracy": 0.5} for name in ("llama", "qwen")))  # of results
+        choose(
+            *({"model": name, "accuracy": 0.5} for name in ("llama", "qwen"))
+        )  # of results
     assert choose(*({"word": name} for name in ("llama", "qwen"))).label == "word"
     for name in ("text", "input", "document", "prompt"):
-        rows = [{name: f"file_{n}.txt", "words": f"A paragraph, number {n}."} for n in range(5)]
+        rows = [
+            {name: f"file_{n}.txt", "words": f"A paragraph, number {n}."}
+            for n in range(5)
+        ]
         assert choose(*rows).label == "words"
 
 
-def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_named() -> None:
+def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_named() -> (
+    None
+):
     said = [user(1), answer(1), user(2), answer(2)]
     for history in (said, [said, said]):
         selection = choose({"history": history, "question": "And the third?"})
@@ -401,43 +547,67 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
         assert selection.label == "question"
     (system,) = choose({"prompt": LONG, "system": "Be kind."}).uncounted
     assert system.values["use"] == ["--field=system", "--field=prompt"]
-    whole = choose({"prompt": f"{LONG} Why is it?", "context": LONG, "question": "Why is it?"})
+    whole = choose(
+        {"prompt": f"{LONG} Why is it?", "context": LONG, "question": "Why is it?"}
+    )
     assert (whole.label, whole.uncounted, whole.notes) == ("prompt", (), ())
     (longer,) = choose({"messages": [user(1)], "file": LONG, "memo": LONG}).uncounted
     assert longer.values["use"] == ["--field=memo", "--field=messages|json"]
 
 
-def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text() -> None:
+def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text() -> (
+    None
+):
     chats = [{"messages": [user(1), answer(1)]}, {"messages": [user(2)]}]
-    notes = [choose(*some, fields=("messages",)).notes for some in (chats[:1], chats, chats[1:])]
+    notes = [
+        choose(*some, fields=("messages",)).notes
+        for some in (chats[:1], chats, chats[1:])
+    ]
     assert [codes(some) for some in notes] == [["answers_counted"], [], []]
-    assert codes(choose({"question": "Why?", "image_base64": "iVBORw"}).notes) == ["not_counted"]
+    assert codes(choose({"question": "Why?", "image_base64": "iVBORw"}).notes) == [
+        "not_counted"
+    ]
     assert not choose({"question": "Why?", "image": None}).notes
     assert codes(choose("Why is it so?\n" * 10).notes) == ["lines_together"]
-    alone = choose("Why is it so?\n\n" * 10).notes, choose({"turns": ["Why?"]}).uncounted
+    alone = (
+        choose("Why is it so?\n\n" * 10).notes,
+        choose({"turns": ["Why?"]}).uncounted,
+    )
     flat = [{"role": role, "text": "It is so."} for role in ("prompter", "assistant")]
     assert (alone, codes(choose(*flat).notes)) == (((), ()), ["turns_counted"])
-    inner = [{"message": {"role": r, "content": "It is."}} for r in ("user", "assistant")]
+    inner = [
+        {"message": {"role": r, "content": "It is."}} for r in ("user", "assistant")
+    ]
     assert codes(choose(*inner).notes) == ["turns_counted"]
 
 
-def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(tmp_path: Path) -> None:
+def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(
+    tmp_path: Path,
+) -> None:
     """With the embedded tokenizer, which takes no schema but JSON's and no dots in names."""
     for name in ("BFCL v1", "BFCL v3 and v4", "BFCL multi turn"):
         write_jsonl(tmp_path / f"{name}.json", [SETS[name][0](n) for n in range(4)])
     write_jsonl(tmp_path / "plain.jsonl", [{"messages": [user(n)]} for n in range(4)])
-    task = {"name": "x", "task_prefix": "Say: ", "examples": [{"input": "Why is it so?"}]}
+    task = {
+        "name": "x",
+        "task_prefix": "Say: ",
+        "examples": [{"input": "Why is it so?"}],
+    }
     write_jsonl(tmp_path / "task.json", [task])
     write_jsonl(tmp_path / "whole.jsonl", [{"input": "Say: Why is it so?"}])
     run = analyze(tmp_path, ".")
     assert run.code == 0, run.err
-    found = {dataset["name"]: min(lengths(dataset)) for dataset in run.profile["datasets"]}
+    found = {
+        dataset["name"]: min(lengths(dataset)) for dataset in run.profile["datasets"]
+    }
     assert found["BFCL v1"] == found["BFCL v3 and v4"] > found["plain"] + 30
     assert found["BFCL multi turn"] == found["plain"]
     assert found["task"] == found["whole"]
 
 
-def test_lists_and_objects_in_the_cells_of_a_csv_are_read_as_in_json_lines(tmp_path: Path) -> None:
+def test_lists_and_objects_in_the_cells_of_a_csv_are_read_as_in_json_lines(
+    tmp_path: Path,
+) -> None:
     for n, row in enumerate([
         *(SETS[name][0](1) for name in ("L-Eval", "CoQA as published", "QMSum")),
         {"custom_id": 1, "body": {"prompt": "Why is it so?", "n": 1}},
@@ -456,19 +626,49 @@ def test_lists_and_objects_in_the_cells_of_a_csv_are_read_as_in_json_lines(tmp_p
 
 def test_every_instruction_of_l_eval_is_a_prompt_after_its_document() -> None:
     rows = [SETS["L-Eval"][0](n) for n in range(3)]
-    pairs = [f"P{row['input']}\n\n{text}" for row in rows for text in row["instructions"]]
+    pairs = [
+        f"P{row['input']}\n\n{text}" for row in rows for text in row["instructions"]
+    ]
     prompts, _ = extract(choose(*rows, output_field="outputs", prefix="P"), *rows)
     assert (prompts.items, prompts.outputs) == (pairs, ["1", "2"] * 3)
 
 
-VALUES = ["", " ", "A", "r2", "Why so?", LONG, "yes", "[1]", "7", 0, 7, None, ["a", "b"], CHAT]
-NAMES = ["prompt", "question", "context", "answer", "input_length", "output_length", "A", "B", "C"]
+VALUES = [
+    "",
+    " ",
+    "A",
+    "r2",
+    "Why so?",
+    LONG,
+    "yes",
+    "[1]",
+    "7",
+    0,
+    7,
+    None,
+    ["a", "b"],
+    CHAT,
+]
+NAMES = [
+    "prompt",
+    "question",
+    "context",
+    "answer",
+    "input_length",
+    "output_length",
+    "A",
+    "B",
+    "C",
+]
 
 
 def test_small_files_of_one_shape_have_the_same_prompt() -> None:
     chance, by_shape = random.Random(7), defaultdict[Any, list[Any]](list)
     for _ in range(6_000):
-        names, values = chance.sample(NAMES, chance.randint(1, 3)), VALUES[: chance.choice([5, 14])]
+        names, values = (
+            chance.sample(NAMES, chance.randint(1, 3)),
+            VALUES[: chance.choice([5, 14])],
+        )
         rows = range(chance.randint(1, 3))
         head = [{name: chance.choice(values) for name in names} for _ in rows]
         by_shape[shape_of(head)].append(selected_or_none(head))

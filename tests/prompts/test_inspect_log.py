@@ -35,8 +35,12 @@ def said(log: Read) -> list[list[Any]]:
 # --- real logs ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["gsm8k-fewshot", "mmlu-choice", "21*gsm8k-agent", "23*gsm8k-a"])
-def test_a_real_log_gives_what_was_sent_in_that_order_and_each_is_counted(shared, name) -> None:
+@pytest.mark.parametrize(
+    "name", ["gsm8k-fewshot", "mmlu-choice", "21*gsm8k-agent", "23*gsm8k-a"]
+)
+def test_a_real_log_gives_what_was_sent_in_that_order_and_each_is_counted(
+    shared, name
+) -> None:
     (path,) = (shared / REAL).glob(f"*{name}*")
     lines = (shared / REAL / "truth.jsonl").read_text().splitlines()
     truth = [line for line in map(json.loads, lines) if line["log"] == path.name]
@@ -48,7 +52,10 @@ def test_a_real_log_gives_what_was_sent_in_that_order_and_each_is_counted(shared
     for found, sent in zip(log.records, truth, strict=True):
         assert (found["id"], found["epoch"]) == (sent["doc_id"], sent["epoch"])
         said = [*map(as_sent, sent["messages"])]
-        assert conversation(found["messages"], {}).messages == conversation(said, {}).messages
+        assert (
+            conversation(found["messages"], {}).messages
+            == conversation(said, {}).messages
+        )
         assert found["functions"] == sent["tools"]
         assert found["max_tokens"] == sent["gen_kwargs"].get("max_tokens")
         # The mock server that these were sent to counted words.
@@ -58,13 +65,19 @@ def test_a_real_log_gives_what_was_sent_in_that_order_and_each_is_counted(shared
         how = {"tools": tools, "add_generation_prompt": True, "tokenize": False}
         text = reference.apply_chat_template(said, **how)
         lengths[len(reference.encode(text, add_special_tokens=False))] += 1
-    (dataset,) = chunkscope.analyze(path, tokenizer=tokenizer, field="messages").datasets
+    (dataset,) = chunkscope.analyze(
+        path, tokenizer=tokenizer, field="messages"
+    ).datasets
     assert dict(dataset.lengths.counts) == lengths
 
 
 def as_sent(message: dict[str, Any]) -> dict[str, Any]:
     """A message of truth.jsonl in the words of OpenAI's API."""
-    kept = {key: message[key] for key in ("role", "content", "tool_call_id") if key in message}
+    kept = {
+        key: message[key]
+        for key in ("role", "content", "tool_call_id")
+        if key in message
+    }
     if calls := message.get("tool_calls"):
         kept["tool_calls"] = [
             {
@@ -82,7 +95,9 @@ def as_sent(message: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("method", [0, DEFLATE, ZSTD])
 @pytest.mark.parametrize("header", [True, False], ids=["finished", "died"])
-def test_any_compression_and_a_run_that_died(tmp_path: Path, method: int, header: bool) -> None:
+def test_any_compression_and_a_run_that_died(
+    tmp_path: Path, method: int, header: bool
+) -> None:
     samples = [sample(n, event(f"{n}")) for n in (1, 2, "group/3")]
     log = read(write_eval(tmp_path / "a.eval", *samples, method=method, header=header))
     assert (log.error, log.bad) == (None, [])
@@ -94,14 +109,18 @@ def test_a_log_is_known_by_what_is_in_it_not_by_its_name(tmp_path: Path) -> None
     for name in ("log.zip", "log.bin"):
         write_eval(tmp_path / name, sample(1, event("hi")), method=DEFLATE)
         assert read(tmp_path / name).format == "inspect"
-    (tmp_path / "other.json").write_text(json.dumps({"version": 2, "samples": [{"input": "x"}]}))
+    (tmp_path / "other.json").write_text(
+        json.dumps({"version": 2, "samples": [{"input": "x"}]})
+    )
     assert read(tmp_path / "other.json").format == "json"
 
 
 # --- what counts ----------------------------------------------------------------------------------
 
 
-def test_every_call_counts_but_those_that_inspect_had_in_its_cache(tmp_path: Path) -> None:
+def test_every_call_counts_but_those_that_inspect_had_in_its_cache(
+    tmp_path: Path,
+) -> None:
     retry = {"message": "timed out", "events": [event("attachment://abc", at=1)]}
     log = read(
         write_eval(
@@ -121,7 +140,14 @@ def test_every_call_counts_but_those_that_inspect_had_in_its_cache(tmp_path: Pat
     )
     assert log.bad == []
     assert [words for (words,) in said(log)] == [
-        *("the first try", "asked again", "meanwhile", "kept", "inside a tool", "graded")
+        *(
+            "the first try",
+            "asked again",
+            "meanwhile",
+            "kept",
+            "inside a tool",
+            "graded",
+        )
     ]
     assert log.positions == [1, 1, 2, 1, 1, 1]
 
@@ -134,7 +160,12 @@ def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
         {"role": "tool", "content": "", "tool_call_id": "c1", "function": "calc",
          "error": {"type": "timeout", "message": "too slow"}},
     ]  # fmt: skip
-    tool = {"name": "calc", "description": "attachment://t", "parameters": {}, "options": 1}
+    tool = {
+        "name": "calc",
+        "description": "attachment://t",
+        "parameters": {},
+        "options": 1,
+    }
     asked = event(input=said, tools=[tool])
     (row,) = read(
         write_eval(tmp_path / "a.eval", sample(1, asked, attachments={"t": "long"}))
@@ -168,26 +199,43 @@ def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
         ({"usage": None}, None),
     ],
 )  # fmt: skip
-def test_the_servers_own_count_holds_what_it_had_cached(tmp_path, output, tokens) -> None:
-    (row,) = read(write_eval(tmp_path / "a.eval", sample(1, event("x", output=output)))).records
+def test_the_servers_own_count_holds_what_it_had_cached(
+    tmp_path, output, tokens
+) -> None:
+    (row,) = read(
+        write_eval(tmp_path / "a.eval", sample(1, event("x", output=output)))
+    ).records
     assert row["input_tokens"] == tokens
 
 
-def test_what_a_server_counted_needs_no_tokenizer_and_the_rest_is_counted_here(tmp_path) -> None:
-    logged = write_eval(tmp_path / "a.eval", *[sample(n, event("hi", usage=n)) for n in (10, 20)])
-    document = write_json(tmp_path / "b.json", sample(1, event("hi", usage=30, config={})))
+def test_what_a_server_counted_needs_no_tokenizer_and_the_rest_is_counted_here(
+    tmp_path,
+) -> None:
+    logged = write_eval(
+        tmp_path / "a.eval", *[sample(n, event("hi", usage=n)) for n in (10, 20)]
+    )
+    document = write_json(
+        tmp_path / "b.json", sample(1, event("hi", usage=30, config={}))
+    )
     profile = chunkscope.analyze([logged, document])
     assert profile.tokenizer.kind == "none"
     first, second = profile.datasets
-    assert [dict(one.lengths.counts) for one in (first, second)] == [{10: 1, 20: 1}, {30: 1}]
+    assert [dict(one.lengths.counts) for one in (first, second)] == [
+        {10: 1, 20: 1},
+        {30: 1},
+    ]
     assert dict(first.output_lengths.counts) == {2: 2}
     refused = sample(1, event("hi", usage=500), event("hi", error="refused"))
     short, long = sorted(chunkscope.analyze(write_eval(logged, refused)).overall.counts)
     assert 0 < short < 20 < long == 500
 
 
-def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(tmp_path, monkeypatch):
-    samples = [sample(n, event(f"{n}a", at=n), event(f"{n}b", at=n + 10)) for n in range(4)]
+def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(
+    tmp_path, monkeypatch
+):
+    samples = [
+        sample(n, event(f"{n}a", at=n), event(f"{n}b", at=n + 10)) for n in range(4)
+    ]
     path = write_eval(tmp_path / "a.eval", *samples)
     assert "".join(words for (words,) in said(read(path))) == "0a1a2a3a0b1b2b3b"
     monkeypatch.setattr(inspect_log, "SORTED_BYTES", 1)
@@ -215,7 +263,9 @@ GOOD = sample("good", event("fine"))
     ids=range(9),
 )
 @pytest.mark.parametrize("write", [write_eval, write_json])
-def test_what_is_wrong_names_its_sample_and_the_rest_counts(tmp_path, bad, write) -> None:
+def test_what_is_wrong_names_its_sample_and_the_rest_counts(
+    tmp_path, bad, write
+) -> None:
     path = tmp_path / ("a.eval" if write is write_eval else "a.json")
     log = read(write(path, GOOD, bad, sample("last", event("too"))))
     assert said(log) == [["fine"], ["too"]]

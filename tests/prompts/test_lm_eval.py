@@ -37,7 +37,9 @@ def test_a_document_is_counted_once_whatever_the_filters(tmp_path: Path) -> None
         for doc in range(3)
     ]
     found = read_log(written(tmp_path, *rows))
-    assert [request.prompt for request in found.requests] == [f"question {n}" for n in range(3)]
+    assert [request.prompt for request in found.requests] == [
+        f"question {n}" for n in range(3)
+    ]
     assert (found.positions, found.log.documents, found.bad) == ([1, 2, 3], 3, [])
 
 
@@ -48,7 +50,10 @@ def test_repeats_and_choices_are_requests(tmp_path: Path) -> None:
     found = read_log(written(tmp_path, generated, chosen))
     kinds = [(r.kind, r.continuation, r.output, r.output_cap) for r in found.requests]
     expected = [("generate", "", text, 9) for text in ("one", "two")]
-    assert kinds == [*expected, *(("likelihood", f" {label}", None, None) for label in "AB")]
+    assert kinds == [
+        *expected,
+        *(("likelihood", f" {label}", None, None) for label in "AB"),
+    ]
 
 
 def test_messages_are_a_list_that_holds_one_text(tmp_path: Path) -> None:
@@ -56,13 +61,18 @@ def test_messages_are_a_list_that_holds_one_text(tmp_path: Path) -> None:
     messages = [{"role": role, "content": said[role], "type": "text"} for role in said]
     row = sample(0, [[json.dumps(messages)], {"until": []}], resps=[["4"]])
     (request,) = read_log(written(tmp_path, row)).requests
-    assert [message["content"] for message in request.prompt.messages] == ["hi", "The answer is"]
+    assert [message["content"] for message in request.prompt.messages] == [
+        "hi",
+        "The answer is",
+    ]
 
 
 LOCAL = {"config": {"model": "vllm", "model_args": "pretrained=x,add_bos_token=False"}}
 CUT = LOCAL | {"max_length": 100}
 LONG = [sample(0, [words(200), " a"]), sample(1, [words(20) + " ", "a"])]
-ANSWER = [sample(0, [words(200), {"until": [], "max_gen_toks": 30}], resps=[[words(4)]])]
+ANSWER = [
+    sample(0, [words(200), {"until": [], "max_gen_toks": 30}], resps=[[words(4)]])
+]
 ROLLING = [sample(0, [words(25)]), sample(1, [words(4)])]
 SHORT = [sample(0, [words(10), {"until": []}], resps=[["x"]])]
 
@@ -86,7 +96,9 @@ SHORT = [sample(0, [words(10), {"until": []}], resps=[["x"]])]
         (SHORT, {"lm_eval_version": None, "config": {"model": "vllm"}}, {10: 1}),
     ],
 )
-def test_requests_are_as_long_as_that_run_sent_them(tmp_path, rows, run, lengths) -> None:
+def test_requests_are_as_long_as_that_run_sent_them(
+    tmp_path, rows, run, lengths
+) -> None:
     (dataset,) = analyze([written(tmp_path, *rows, **run)]).datasets
     assert dict(dataset.lengths.counts) == lengths
     assert dataset.log.requests == sum(lengths.values())
@@ -112,16 +124,23 @@ def test_each_run_in_a_folder_is_read_by_its_own_results(tmp_path: Path) -> None
         results = RESULTS | CUT | {"lm_eval_version": version}
         (tmp_path / f"results_{date}.json").write_text(json.dumps(results))
     datasets = analyze([tmp_path]).datasets
-    assert {(d.log.version, d.lengths.max) for d in datasets} == {("0.4.9.2", 100), ("0.4.13", 99)}
+    assert {(d.log.version, d.lengths.max) for d in datasets} == {
+        ("0.4.9.2", 100),
+        ("0.4.13", 99),
+    }
     with pytest.raises(InputError, match=f"results_{DATE}.json"):
         analyze([tmp_path / f"results_{DATE}.json"])
 
 
 def test_all_tasks_of_a_file_that_holds_several_count(tmp_path: Path) -> None:
     chosen = [sample(doc, [f"choose {doc}", " A"]) for doc in range(2)]
-    generated = [sample(doc, [f"write {doc}", {"until": []}], resps=[["x"]]) for doc in (1, 2)]
+    generated = [
+        sample(doc, [f"write {doc}", {"until": []}], resps=[["x"]]) for doc in (1, 2)
+    ]
     found = read_log(written(tmp_path, *chosen, *generated))
-    assert [request.kind for request in found.requests] == ["likelihood"] * 2 + ["generate"] * 2
+    assert [request.kind for request in found.requests] == ["likelihood"] * 2 + [
+        "generate"
+    ] * 2
     assert (found.log.documents, found.bad) == (4, [])
 
 
@@ -139,8 +158,14 @@ BAD = [
 
 
 @pytest.mark.parametrize("change", BAD, ids=str)
-def test_a_bad_row_has_its_line_and_the_others_count(tmp_path: Path, change: dict) -> None:
-    rows = [sample(0, ["first", " A"]), sample(1, ["q", " A"]) | change, sample(2, ["z", " A"])]
+def test_a_bad_row_has_its_line_and_the_others_count(
+    tmp_path: Path, change: dict
+) -> None:
+    rows = [
+        sample(0, ["first", " A"]),
+        sample(1, ["q", " A"]) | change,
+        sample(2, ["z", " A"]),
+    ]
     found = read_log(written(tmp_path, *rows))
     assert [request.prompt for request in found.requests] == ["first", "z"]
     assert found.bad == [2]
@@ -165,10 +190,14 @@ def test_options_that_change_a_prompt_do_not_change_a_log(tmp_path: Path) -> Non
         prefix_files=(f"{tmp_path}/shots.txt",),  # type: ignore[arg-type]
         apply_chat_template=True,
     )
-    (dataset,) = analyze([written(tmp_path, sample(0, ["q", " A"]))], options=options).datasets
+    (dataset,) = analyze(
+        [written(tmp_path, sample(0, ["q", " A"]))], options=options
+    ).datasets
     assert codes(dataset.notes) == ["unused_with_log"] * 3
     options = [note.values["option"] for note in dataset.notes]
     assert options == ["--prefix-file", "--output-field", "--apply-chat-template"]
     chosen = SelectOptions(fields=("arguments.gen_args_0.arg_0",))
-    (dataset,) = analyze([tmp_path / "*.jsonl"], options=AnalyzeOptions(select=chosen)).datasets
+    (dataset,) = analyze(
+        [tmp_path / "*.jsonl"], options=AnalyzeOptions(select=chosen)
+    ).datasets
     assert dataset.log is None

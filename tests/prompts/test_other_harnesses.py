@@ -23,24 +23,47 @@ def said(log: ReadLog) -> list[Sent]:
     """Kind, prompt (of a chat, its last message in a list), output cap and output of each."""
 
     def shown(prompt: Any) -> Any:
-        return [prompt.messages[-1]["content"]] if isinstance(prompt, Conversation) else prompt
+        return (
+            [prompt.messages[-1]["content"]]
+            if isinstance(prompt, Conversation)
+            else prompt
+        )
 
-    return [(one.kind, shown(one.prompt), one.output_cap, one.output) for one in log.requests]
+    return [
+        (one.kind, shown(one.prompt), one.output_cap, one.output)
+        for one in log.requests
+    ]
 
 
 def state(number: int, request: dict, *texts: str) -> dict:
-    result = {"success": True, "cached": False, "completions": [{"text": text} for text in texts]}
+    result = {
+        "success": True,
+        "cached": False,
+        "completions": [{"text": text} for text in texts],
+    }
     return {"instance": {"id": f"id{number}"}, "request": request, "result": result}
 
 
 def nested(**response: Any) -> dict:
     doc = {"task_name": "lighteval|gsm8k|5", "generation_size": 9, "choices": ["a"]}
-    empty = {"input": None, "input_tokens": [], "output_tokens": [], "logprobs": [], "text": []}
+    empty = {
+        "input": None,
+        "input_tokens": [],
+        "output_tokens": [],
+        "logprobs": [],
+        "text": [],
+    }
     return {"doc": doc, "metric": {"acc": 1}, "model_response": empty | response}
 
 
 def event(kind: str, data: dict, sample: str = "s.1") -> dict:
-    return {"run_id": "r", "event_id": 1, "sample_id": sample, "type": kind, "data": data}
+    return {
+        "run_id": "r",
+        "event_id": 1,
+        "sample_id": sample,
+        "type": kind,
+        "data": data,
+    }
 
 
 def result(number: int, raw: Any, provider: str, **response: Any) -> dict:
@@ -50,7 +73,9 @@ def result(number: int, raw: Any, provider: str, **response: Any) -> dict:
 
 TURNS = [{"role": "SYSTEM", "prompt": "be brief"}, {"role": "HUMAN", "prompt": "hi"}]
 MORE_TURNS = [*TURNS, {"role": "BOT", "prompt": "yo"}, {"role": "HUMAN", "prompt": "?"}]
-LABELS = {f"label: {label}": {"testing input": "", "prompt": f"Q {label}"} for label in "AB"}
+LABELS = {
+    f"label: {label}": {"testing input": "", "prompt": f"Q {label}"} for label in "AB"
+}
 CHOSEN = {"testing input": "", "prompt": "Q", "choices": ["A", "B"], "pred_label": 0}
 SCOPE = {"index": 0, "model": "m", "messages": ANSWERED, "metadata": {}}
 HELM = {
@@ -138,7 +163,9 @@ LOGS["lm-eval"] = [lm_eval_sample(0, ["q", {}], resps=[["a"]])]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_log_is_read_as_the_requests_that_were_sent(tmp_path: Path, name: str) -> None:
+def test_a_log_is_read_as_the_requests_that_were_sent(
+    tmp_path: Path, name: str
+) -> None:
     content, sent, bad, about = CASES[name]
     lines = content if isinstance(content, list) else [content]
     file = tmp_path / ("log.json" if lines[0] is content else "log.jsonl")
@@ -152,26 +179,41 @@ def test_a_log_is_read_as_the_requests_that_were_sent(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("key", ["labels", "convo"])
-def test_a_key_that_a_log_has_alone_makes_no_log_of_rows_with_others(tmp_path: Path, key: str):
+def test_a_key_that_a_log_has_alone_makes_no_log_of_rows_with_others(
+    tmp_path: Path, key: str
+):
     (tmp_path / "x.json").write_text(json.dumps([{"text": "Why so?", key: [3]}] * 3))
     assert analyze([tmp_path]).datasets[0].field == "text"
 
 
 @pytest.mark.parametrize(
     ("value", "count"),
-    [(7, 7), (0, 0), ("7", 7), ("9" * 14, int("9" * 14)), *((odd, None) for odd in (-1, True, 7.0))]
+    [
+        (7, 7),
+        (0, 0),
+        ("7", 7),
+        ("9" * 14, int("9" * 14)),
+        *((odd, None) for odd in (-1, True, 7.0)),
+    ]
     + [(odd, None) for odd in ("-1", "x", "9" * 15, 10**15, "٣", None, [3])],
 )
-def test_a_count_is_a_whole_number_that_may_be_written_as_text(value: Any, count: Any) -> None:
+def test_a_count_is_a_whole_number_that_may_be_written_as_text(
+    value: Any, count: Any
+) -> None:
     assert as_count(value) == count
 
 
-def test_a_run_of_helm_is_its_state_and_none_of_the_files_beside_it(tmp_path: Path) -> None:
+def test_a_run_of_helm_is_its_state_and_none_of_the_files_beside_it(
+    tmp_path: Path,
+) -> None:
     run = tmp_path / "mmlu:subject=anatomy,model=org_model"
     run.mkdir()
     for other in ("instances.json", "display_requests.json", "run_spec.json"):
         (run / other).write_text('[{"prompt": "not to be counted"}]')
-    for more in ({}, {"annotator_specs": [{}]}):  # a second list: then no list of rows is found
+    for more in (
+        {},
+        {"annotator_specs": [{}]},
+    ):  # a second list: then no list of rows is found
         (run / HELM_STATE).write_text(json.dumps(HELM | more))
         (dataset,) = analyze([tmp_path]).datasets
         log = dataset.log

@@ -29,16 +29,24 @@ def longer(run: Run) -> list[int]:
     [
         pytest.param(["two.txt"], [2, 2, 2], id="one is for all"),
         pytest.param(["b=three.txt"], [0, 3, 0], id="with a name, for that dataset"),
-        pytest.param(["b=three.txt", "one.txt"], [1, 3, 1], id="and one for the others"),
-        pytest.param(["shots=1.txt", "b=shots=1.txt"], [1, 1, 1], id="names with an equals sign"),
+        pytest.param(
+            ["b=three.txt", "one.txt"], [1, 3, 1], id="and one for the others"
+        ),
+        pytest.param(
+            ["shots=1.txt", "b=shots=1.txt"], [1, 1, 1], id="names with an equals sign"
+        ),
     ],
 )
-def test_each_dataset_has_its_prefix(place: Path, given: list[str], added: list[int]) -> None:
+def test_each_dataset_has_its_prefix(
+    place: Path, given: list[str], added: list[int]
+) -> None:
     words = [word for file in given for word in ("--prefix-file", file)]
     assert longer(analyze(place, "a.jsonl", "b.jsonl", "c.jsonl")) == [0, 0, 0]
     run = analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)
     assert longer(run) == added
     recorded = run.profile["options"]["prefix_files"]
-    assert [file["path"] for file in recorded] == [file.removeprefix("b=") for file in given]
+    assert [file["path"] for file in recorded] == [
+        file.removeprefix("b=") for file in given
+    ]
     assert all(len(file["sha256"]) == 64 and file["text"] is None for file in recorded)
     assert longer(analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)) == added

@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 
 from chunkscope.errors import MissingError
-from chunkscope.prompts.harness.rendering import PROGRAM, Rendering, RenderOptions, failure
+from chunkscope.prompts.harness.rendering import (
+    PROGRAM,
+    Rendering,
+    RenderOptions,
+    failure,
+)
 from tests.commands.helpers import Run, analyze, command, environment, write_jsonl
 from tests.processes import PATIENCE_S, ended_by_ctrl_c, members, started, wait_until
 from tests.prompts.helpers import lengths, lm_eval_sample
@@ -40,7 +45,10 @@ doc_to_text: "{{question}}"
 doc_to_choice: "{{choices}}"
 doc_to_target: label
 """
-CODED = SUMS.replace("task: sums", "task: coded") + "process_docs: !function broken.nothing\n"
+CODED = (
+    SUMS.replace("task: sums", "task: coded")
+    + "process_docs: !function broken.nothing\n"
+)
 ON_THE_HUB = """task: on_the_hub
 dataset_path: nobody/nothing
 dataset_name: main
@@ -62,15 +70,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("tasks")
     for name, count, sign in (("sums", 9, "+"), ("shots", 7, "*")):
-        rows = [{"question": f"{n} {sign} {n}?", "answer": str(n)} for n in range(count)]
+        rows = [
+            {"question": f"{n} {sign} {n}?", "answer": str(n)} for n in range(count)
+        ]
         write_jsonl(folder / f"{name}.jsonl", rows)
-    quiz = [{"question": f"No. {n}?", "choices": ["a", "b", "or c"], "label": 0} for n in range(5)]
+    quiz = [
+        {"question": f"No. {n}?", "choices": ["a", "b", "or c"], "label": 0}
+        for n in range(5)
+    ]
     write_jsonl(folder / "quiz.jsonl", quiz)
     tasks = folder / "tasks"
     tasks.mkdir()
     for text in (SUMS, QUIZ, CODED, ON_THE_HUB):
         (tasks / f"{text.split()[1]}.yaml").write_text(text)
-    (tasks / "broken.py").write_text("def nothing(docs):\n    return docs[0]['no such key']\n")
+    (tasks / "broken.py").write_text(
+        "def nothing(docs):\n    return docs[0]['no such key']\n"
+    )
     model = folder / "model"
     model.mkdir()
     words = Tokenizer(models.WordLevel({"?": 0, "<s>": 1}, unk_token="?"))
@@ -107,7 +122,10 @@ for words in ("--output_path plain",
 def logged(harness_python: Path, place: Path) -> Path:
     """The folder in which lm-eval itself wrote what it sent."""
     subprocess.run(
-        [str(harness_python), "-c", RUN_LM_EVAL], cwd=place, check=True, capture_output=True
+        [str(harness_python), "-c", RUN_LM_EVAL],
+        cwd=place,
+        check=True,
+        capture_output=True,
     )
     return place
 
@@ -117,7 +135,10 @@ def sent(run: Run) -> dict[str, tuple]:
     assert run.code == 0, run.err
     same = ("requests", "kinds", "output_caps", "shots")
     datasets = run.profile["datasets"]
-    return {d["log"]["task"]: (lengths(d), *(d["log"][key] for key in same)) for d in datasets}
+    return {
+        d["log"]["task"]: (lengths(d), *(d["log"][key] for key in same))
+        for d in datasets
+    }
 
 
 @pytest.mark.real
@@ -127,7 +148,10 @@ def test_what_is_rendered_is_counted_as_what_lm_eval_logs(logged: Path) -> None:
     assert sent(rendered) == sent(written)
     assert "lm-eval:sums,quiz" in rendered.err, "that code is run is said"
     assert not written.err.count("lm-eval:")
-    logs = {dataset["log"]["task"]: dataset["log"] for dataset in rendered.profile["datasets"]}
+    logs = {
+        dataset["log"]["task"]: dataset["log"]
+        for dataset in rendered.profile["datasets"]
+    }
     assert (logs["sums"]["documents"], logs["sums"]["rendered"]) == (9, True)
     assert logs["sums"]["order"] == "longest first"
 
@@ -152,14 +176,18 @@ def outcomes(harness_python: Path, place: Path) -> list[dict]:
     few = RenderOptions(include_path="tasks", shots=2, limit=4)
     no_template = Rendering(options=asked.options, tokenizer="tasks", chat=True)
     asks = [
-        Rendering(options=few, tokenizer="model", chat=True).request("lm-eval", ["quiz", "sums"]),
+        Rendering(options=few, tokenizer="model", chat=True).request(
+            "lm-eval", ["quiz", "sums"]
+        ),
         *(asked.request("lm-eval", [task]) for task in ("sumz", "on_the_hub", "coded")),
         no_template.request("lm-eval", ["sums"]),
         Rendering().request("inspect", ["evals.py@broken"]),
     ]
     write_jsonl(place / "asks.jsonl", asks)
     program = [str(harness_python), "-c", ASK, str(PROGRAM.parent)]
-    done = subprocess.run(program, cwd=place, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        program, cwd=place, capture_output=True, text=True, check=False
+    )
     answers = [line for line in done.stdout.splitlines() if line.startswith("answer:")]
     assert len(answers) == len(asks), done.stderr
     return [json.loads(answer.removeprefix("answer:")) for answer in answers]
@@ -220,7 +248,9 @@ def broken():
 
 
 @pytest.mark.real
-def test_an_inspect_task_is_rendered_through_its_mock_model(harness_python, place) -> None:
+def test_an_inspect_task_is_rendered_through_its_mock_model(
+    harness_python, place
+) -> None:
     from tokenizers import pre_tokenizers
 
     assert harness_python
@@ -230,7 +260,10 @@ def test_an_inspect_task_is_rendered_through_its_mock_model(harness_python, plac
     run = analyze(place, "inspect:evals.py@sums,evals.py@quiz", *words)
     assert run.code == 0, run.err
     logs = {dataset["name"]: dataset["log"] for dataset in run.profile["datasets"]}
-    assert {name: log["requests"] for name, log in logs.items()} == {"sums": 4, "quiz": 2}
+    assert {name: log["requests"] for name, log in logs.items()} == {
+        "sums": 4,
+        "quiz": 2,
+    }
     assert all(log["rendered"] for log in logs.values())
     sums = run.profile["datasets"][0]
     prompt = "<system>Shots: 1 + 1 = 2\n<user>0 + 0?\n<assistant>"
@@ -250,15 +283,23 @@ def own_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("own_python")
 @pytest.mark.skipif(find_spec("lm_eval") is not None, reason="it is installed")
-def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs_it() -> None:
+def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs_it() -> (
+    None
+):
     with ExitStack() as folders, pytest.raises(MissingError) as raised:
         Rendering(folders=folders).sources("lm-eval:gsm8k")
     assert f"{sys.executable} -m pip install lm_eval" in (raised.value.hint or "")
 
 
 def test_what_a_task_died_of_is_told() -> None:
-    error = failure("lm-eval:a", {"message": "no set", "missing": True, "hint": "load it"}, 0)
-    assert (error.exit_code, error.message, error.hint) == (4, "lm-eval:a: no set", "load it")
+    error = failure(
+        "lm-eval:a", {"message": "no set", "missing": True, "hint": "load it"}, 0
+    )
+    assert (error.exit_code, error.message, error.hint) == (
+        4,
+        "lm-eval:a: no set",
+        "load it",
+    )
     error = failure("lm-eval:a", {"output": "thinking\nKilled\n"}, 137)
     assert (error.exit_code, error.hint) == (3, None)
     assert error.message.startswith("lm-eval:a: ")
@@ -284,10 +325,14 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_python: None) -
     return tmp_path
 
 
-def test_a_task_that_hangs_is_ended(hanging: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_hangs_is_ended(
+    hanging: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wait = subprocess.Popen.wait
 
-    def until_it_hangs(process: "subprocess.Popen[bytes]", timeout: float | None = None) -> int:
+    def until_it_hangs(
+        process: "subprocess.Popen[bytes]", timeout: float | None = None
+    ) -> int:
         if timeout != 12345:
             return wait(process, timeout)
         wait_until((hanging / "group").exists)
@@ -296,7 +341,9 @@ def test_a_task_that_hangs_is_ended(hanging: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(subprocess.Popen, "wait", until_it_hangs)
     (hanging / "chunkscope.toml").write_text("[analyze]\ntimeout = 12345\n")
     run = analyze(hanging, "lm-eval:any")
-    assert (run.code, "timeout" in run.err, "thinking" in run.err) == (3, True, True), run.err
+    assert (run.code, "timeout" in run.err, "thinking" in run.err) == (3, True, True), (
+        run.err
+    )
     wait_until(lambda: not members(int((hanging / "group").read_text())))
 
 
@@ -357,5 +404,9 @@ def test_the_program_is_asked_as_the_options_say(tmp_path, monkeypatch, limit) -
     assert done.dataset["path"] == "lm-eval:a"
     assert done.dataset["digest"] is None  # there is no file for the gate to look at
     (request,) = requests
-    assert (request["tasks"], request["shots"], request["include_path"]) == (["a"], 4, "mine")
+    assert (request["tasks"], request["shots"], request["include_path"]) == (
+        ["a"],
+        4,
+        "mine",
+    )
     assert (request["limit"], type(request["limit"])) == (limit, type(limit))

@@ -47,7 +47,15 @@ def test_fields_are_taken_as_named(fields: list[str], label: str, text: str) -> 
 
 @pytest.mark.parametrize(
     "path",
-    ["missing", "meta.c", "question.x", "turns[3]", "turns[-4]", "question[0]", "meta[]"],
+    [
+        "missing",
+        "meta.c",
+        "question.x",
+        "turns[3]",
+        "turns[-4]",
+        "question[0]",
+        "meta[]",
+    ],
 )
 def test_a_path_that_leads_nowhere_is_named(path: str) -> None:
     with pytest.raises(InputError) as caught:
@@ -59,7 +67,13 @@ def test_a_path_that_leads_nowhere_is_named(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "rest"),
     [
-        *(("a..b", "..b"), ("a.", "."), (".a", ".a"), ("turns[x]", "[x]"), ("turns[0", "[0")),
+        *(
+            ("a..b", "..b"),
+            ("a.", "."),
+            (".a", ".a"),
+            ("turns[x]", "[x]"),
+            ("turns[0", "[0"),
+        ),
         *(("turns]", "]"), ("turns[0]text", "text"), ('a["open]', '["open]'), ("", "")),
     ],
 )
@@ -86,8 +100,14 @@ def test_reading_a_path_or_template_fails_only_as_a_usage_error(text: str) -> No
 
 
 def test_columns_are_the_top_level_fields_that_are_read() -> None:
-    assert choose(NESTED, fields=("ctxs[].text", "question")).columns == {"ctxs", "question"}
-    assert choose(NESTED, template="{a.b}", output_field="meta.source").columns == {"a.b", "meta"}
+    assert choose(NESTED, fields=("ctxs[].text", "question")).columns == {
+        "ctxs",
+        "question",
+    }
+    assert choose(NESTED, template="{a.b}", output_field="meta.source").columns == {
+        "a.b",
+        "meta",
+    }
     chat_columns = choose(NESTED, fields=("messages",)).columns or set()
     assert {"messages", "tools", "system", "chat_template_kwargs"} <= chat_columns
     assert choose("text").columns is None
@@ -98,13 +118,18 @@ def test_columns_are_the_top_level_fields_that_are_read() -> None:
     [
         ({"fields": ("Qestion",)}, "--field question?"),
         ({"output_field": "ctxs[].txt"}, "--output-field 'ctxs[].text'?"),
-        ({"output_field": "nowhere"}, "--output-field NAME=... is for one dataset of several"),
+        (
+            {"output_field": "nowhere"},
+            "--output-field NAME=... is for one dataset of several",
+        ),
         ({"choices": ("turnz",)}, "--choices turns?"),
         ({"each": ("turnz",)}, "--each turns?"),
         ({"template": "{contxt}"}, "--template '{context}'?"),
     ],
 )
-def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(options, hint) -> None:
+def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(
+    options, hint
+) -> None:
     with pytest.raises(InputError) as caught:
         choose(NESTED, **options)
     assert (caught.value.hint or "").endswith(hint)
@@ -133,7 +158,10 @@ def test_a_template_is_filled_by_plain_substitution(template: str, text: str) ->
     [
         {"fields": ("question",), "template": "{question}"},
         {"each": ("question",)},
-        *({"template": text} for text in ("question", "{question", "question}", "{}", "{a{b}}")),
+        *(
+            {"template": text}
+            for text in ("question", "{question", "question}", "{}", "{a{b}}")
+        ),
     ],
     ids=str,
 )
@@ -148,7 +176,13 @@ def test_options_that_cannot_be_meant_are_usage_errors(options: dict[str, Any]) 
 @pytest.mark.parametrize(
     "record",
     [
-        *({}, {"question": None}, {"question": 3}, {"question": True}, {"question": {}}),
+        *(
+            {},
+            {"question": None},
+            {"question": 3},
+            {"question": True},
+            {"question": {}},
+        ),
         *({"question": "a\ud800"}, "text", None),
     ],
     ids=repr,
@@ -170,14 +204,21 @@ def test_outputs_are_kept_where_there_are_any() -> None:
     ]
     selection = choose(*records, output_field="answer")
     prompts, _ = extract(selection, *records)
-    assert prompts == Prompts([1, 2, 4, 5], ["a", "b", "c", "d"], ["x", "3", None, None])
+    assert prompts == Prompts(
+        [1, 2, 4, 5], ["a", "b", "c", "d"], ["x", "3", None, None]
+    )
     row = {"question": "a", "output_tokens": "90"}  # as `vllm bench serve` takes them
     assert extract(choose(row, output_field="output_tokens"), row)[0].outputs == [90]
 
 
 def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     rows = [{"input_length": n, "output_length": 1, "hash_ids": [n, 7]} for n in (4, 5)]
-    others = [{**rows[0], "hash_ids": "x"}, {"input_length": 3}, {"input_length": -1}, {}]
+    others = [
+        {**rows[0], "hash_ids": "x"},
+        {"input_length": 3},
+        {"input_length": -1},
+        {},
+    ]
     selection = choose(*rows, fields=("input_length",))
     prompts, bad = extract(selection, *rows, *others)
     assert prompts == Prompts([1, 2, 4], [4, 5, 3], [1, 1, None], [[4, 7], [5, 7], []])
@@ -190,18 +231,30 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     assert (named.kind, items(named, runs)) == ("lengths", [4, 5])
 
 
-def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_them() -> None:
+def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_them() -> (
+    None
+):
     parts = [{"type": "text", "text": "Be kind."}]
     whole = [{"role": "system", "content": "Be kind."}, *CHAT]
     body = {"instructions": "Be kind.", "input": "hi"}
-    rows = [{"url": "/v1/responses", "body": body | more} for more in ({}, {"input": CHAT})]
+    rows = [
+        {"url": "/v1/responses", "body": body | more} for more in ({}, {"input": CHAT})
+    ]
     rows += [{"url": "/v1/chat/completions", "body": {"messages": whole}}]
     prompts, bad = extract(choose(*rows), *rows, {"body": body | {"input": None}})
     assert ([chat.messages for chat in prompts.items], bad) == ([whole] * 3, [4])
-    others = [{"messages": CHAT, "system": "Be kind."}, {"messages": whole, "system": "Be good."}]
+    others = [
+        {"messages": CHAT, "system": "Be kind."},
+        {"messages": whole, "system": "Be good."},
+    ]
     for row in (*others, {"params": {"messages": CHAT, "system_prompt": parts}}):
-        assert [string_content(chat.messages) for chat in items(choose(row), row)] == [whole]
-    told = [choose(row) for row in (*others, {"messages": CHAT, "instructions": "Say why. " * 9})]
+        assert [string_content(chat.messages) for chat in items(choose(row), row)] == [
+            whole
+        ]
+    told = [
+        choose(row)
+        for row in (*others, {"messages": CHAT, "instructions": "Say why. " * 9})
+    ]
     assert [[n.code for n in one.notes] for one in told] == [["system_counted"], [], []]
     assert told[2].uncounted[0].values["beside"] == ["instructions"]
 
@@ -210,10 +263,19 @@ def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_t
     "record",
     [
         {"messages": [{"role": "user", "content": "\ud800"}]},
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": "\ud800"}]}]},
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "\ud800"}]}
+            ]
+        },
         {"messages": CHAT, "chat_template_kwargs": {"seed": 10**30, "note": "\ud800"}},
         {"messages": None},
-        {"messages": [*CHAT, {"type": "function_call", "name": "f", "arguments": "{}"}]},
+        {
+            "messages": [
+                *CHAT,
+                {"type": "function_call", "name": "f", "arguments": "{}"},
+            ]
+        },
     ],
     ids=repr,
 )
@@ -245,7 +307,20 @@ def test_a_trace_is_known_by_its_columns(record: dict[str, Any], columns: Any) -
 
 @pytest.mark.parametrize(
     "value",
-    [None, "", -1, "-5", 1.5, float("nan"), float("inf"), 10**400, "many", "9" * 5000, True, [3]],
+    [
+        None,
+        "",
+        -1,
+        "-5",
+        1.5,
+        float("nan"),
+        float("inf"),
+        10**400,
+        "many",
+        "9" * 5000,
+        True,
+        [3],
+    ],
     ids=lambda value: str(value)[:9],
 )
 def test_anything_else_is_a_bad_row(value: Any) -> None:
@@ -258,24 +333,36 @@ def test_anything_else_is_a_bad_row(value: Any) -> None:
 
 def test_each_puts_an_element_where_its_list_was() -> None:
     row = {"doc": "D", "qas": [{"q": "a"}, {"q": "b"}], "texts": ["x", "y"]}
-    assert items(choose(row, each=("qas",), template="{doc}: {qas.q}"), row) == ["D: a", "D: b"]
+    assert items(choose(row, each=("qas",), template="{doc}: {qas.q}"), row) == [
+        "D: a",
+        "D: b",
+    ]
     assert items(choose(row, each=("texts",)), row) == ["x", "y"]
     crossed = choose(row, each=("qas", "texts"), fields=("qas.q", "texts"))
     assert items(crossed, row) == ["a\n\nx", "a\n\ny", "b\n\nx", "b\n\ny"]
 
 
 def test_each_question_has_its_own_choices() -> None:
-    questions, options = [f"Why {n}?" for n in range(2)], [["a", f"b{n}"] for n in range(2)]
+    questions, options = (
+        [f"Why {n}?" for n in range(2)],
+        [["a", f"b{n}"] for n in range(2)],
+    )
     pairs = zip(questions, options, strict=True)
     quality = [{"question": question, "options": some} for question, some in pairs]
     race = {"questions": questions, "options": options, "answers": ["A", "B"]}
-    for row in ({"article": "A story.", **more} for more in ({"questions": quality}, race)):
+    for row in (
+        {"article": "A story.", **more} for more in ({"questions": quality}, race)
+    ):
         (note,) = choose(row).uncounted
         prompts = items(choose(row, choices=(str(note.values["fields"]),)), row)
-        assert prompts == [f"A story.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
+        assert prompts == [
+            f"A story.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)
+        ]
 
 
 def test_a_row_without_the_list_is_a_bad_row() -> None:
     row = {"q": ["a", "b"]}
-    prompts, bad = extract(choose(row, each=("q",)), row, {"q": "a"}, {}, {"q": "['c']"})
+    prompts, bad = extract(
+        choose(row, each=("q",)), row, {"q": "a"}, {}, {"q": "['c']"}
+    )
     assert (prompts.positions, bad) == ([1, 1, 4], [2, 3])

@@ -20,7 +20,13 @@ SMALL = {
     "eos_token_id": 2,
     "pad_token_id": 0,
 }
-GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 1_024, "vocab_size": VOCABULARY}
+GPT2 = {
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 1_024,
+    "vocab_size": VOCABULARY,
+}
 WITH_WINDOW = {**SMALL, "sliding_window": WINDOW}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -52,12 +52,20 @@ def test_logits_and_greedy_tokens_stay_the_same(family: str) -> None:
         assert is_close(model, kept, whole[:, -40:])
         assert torch.equal(model.generate(ids, **greedy), answer)
     stats = model.chunking.stats
-    assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (8, 8, 12)
+    assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (
+        8,
+        8,
+        12,
+    )
     assert stats.seconds > 0
 
 
-@given(length=st.integers(2, 120), chunk=st.integers(1, 130), threshold=st.integers(1, 130))
-def test_so_they_do_for_any_length_and_chunk(length: int, chunk: int, threshold: int) -> None:
+@given(
+    length=st.integers(2, 120), chunk=st.integers(1, 130), threshold=st.integers(1, 130)
+)
+def test_so_they_do_for_any_length_and_chunk(
+    length: int, chunk: int, threshold: int
+) -> None:
     model, ids = model_of("Llama"), ids_of(length)
     with torch.inference_mode():
         whole = model(ids).logits
@@ -66,7 +74,9 @@ def test_so_they_do_for_any_length_and_chunk(length: int, chunk: int, threshold:
     size = min(chunk, threshold)
     is_cut = threshold < length and size < length
     assert is_close(model, output.logits, whole)
-    assert model.chunking.stats.chunks_processed == (-(-length // size) if is_cut else 0)
+    assert model.chunking.stats.chunks_processed == (
+        -(-length // size) if is_cut else 0
+    )
     assert output.past_key_values.get_seq_length() == length
     model.chunking.undo()
 
@@ -82,7 +92,9 @@ def test_padded_prompts_and_second_turns_stay_the_same() -> None:
             first = model(ids, attention_mask=mask)
             both = torch.cat([mask, torch.ones_like(turn)], dim=1)
             cache = first.past_key_values
-            second = model(turn, attention_mask=both, past_key_values=cache, logits_to_keep=1)
+            second = model(
+                turn, attention_mask=both, past_key_values=cache, logits_to_keep=1
+            )
             sampled = {"max_new_tokens": 5, "num_beams": 2, "do_sample": False}
             beams = model.generate(ids, attention_mask=mask, **sampled)
             return [first.logits[:, -1], second.logits[:, -1], beams.float()]
@@ -94,8 +106,12 @@ def test_padded_prompts_and_second_turns_stay_the_same() -> None:
     assert model.chunking.stats.chunked_sequences == 6
 
 
-@pytest.mark.parametrize(("threshold", "chunks"), [(100, 10), (700, 2)])  # 512 under 4K tokens
-def test_without_a_chunk_it_is_by_length_and_never_over_the_threshold(threshold, chunks) -> None:
+@pytest.mark.parametrize(
+    ("threshold", "chunks"), [(100, 10), (700, 2)]
+)  # 512 under 4K tokens
+def test_without_a_chunk_it_is_by_length_and_never_over_the_threshold(
+    threshold, chunks
+) -> None:
     model = chunked(model_of("Llama"), threshold=threshold)
     with torch.inference_mode():
         model(ids_of(950), logits_to_keep=1)
@@ -108,7 +124,11 @@ def test_short_prompts_pass_and_are_counted_but_steps_are_not() -> None:
         model(ids_of(40, 3))
         model(ids_of(1))
     stats = model.chunking.stats
-    assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (3, 0, 0)
+    assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (
+        3,
+        0,
+        0,
+    )
     assert (stats.chunked_sequences, stats.seconds) == (0, 0)
 
 
@@ -118,7 +138,9 @@ def test_short_prompts_pass_and_are_counted_but_steps_are_not() -> None:
         pytest.param({"use_cache": False}, id="no cache"),
         pytest.param({"output_hidden_states": True}, id="hidden states"),
         pytest.param({"labels": ids_of()}, id="a loss"),
-        pytest.param({"attention_mask": torch.ones(1, 1, LENGTH, LENGTH)}, id="a mask of its own"),
+        pytest.param(
+            {"attention_mask": torch.ones(1, 1, LENGTH, LENGTH)}, id="a mask of its own"
+        ),
         pytest.param({"logits_to_keep": torch.tensor([3])}, id="some tokens"),
     ],
 )
@@ -157,7 +179,9 @@ def test_the_threshold_is_that_of_a_plan_or_a_profile() -> None:
     planned, lengths = plan(MIXED), profile(data=MIXED)
     model = model_of("Llama")
     assert chunked(model, plan=planned).chunking.threshold == planned.decision.threshold
-    assert chunked(model, profile=lengths).chunking.threshold == planned.decision.threshold
+    assert (
+        chunked(model, profile=lengths).chunking.threshold == planned.decision.threshold
+    )
     off = chunked(model, profile=profile(data=SHORT))
     with torch.inference_mode(), warnings.catch_warnings():
         warnings.simplefilter("error")

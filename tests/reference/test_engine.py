@@ -24,7 +24,14 @@ from chunkscope.reference.engine import (  # noqa: E402
 from chunkscope.simulation.loop import Scenario, run_setting  # noqa: E402
 from chunkscope.simulation.result import SimulatedRun, TimelineStep  # noqa: E402
 from chunkscope.vllm.settings import KvPool  # noqa: E402
-from tests.reference.small_models import FAMILIES, greedy, model_of, prompt_of, rounding, unchunked  # noqa: E402
+from tests.reference.small_models import (  # noqa: E402
+    FAMILIES,
+    greedy,
+    model_of,
+    prompt_of,
+    rounding,
+    unchunked,
+)
 
 pytestmark = pytest.mark.real
 
@@ -41,11 +48,17 @@ def requests_of(
     ]
 
 
-def check_equal(family: str, requests: Sequence[TokenRequest], found: ReferenceRun) -> None:
+def check_equal(
+    family: str, requests: Sequence[TokenRequest], found: ReferenceRun
+) -> None:
     model = model_of(family)
-    for request, logits, output in zip(requests, found.first_logits, found.outputs, strict=True):
+    for request, logits, output in zip(
+        requests, found.first_logits, found.outputs, strict=True
+    ):
         expected = unchunked(model, request.prompt)
-        assert torch.allclose(logits, expected, rtol=0, atol=rounding(model, expected)), family
+        assert torch.allclose(
+            logits, expected, rtol=0, atol=rounding(model, expected)
+        ), family
         assert output == greedy(model, request.prompt, request.output_tokens), family
 
 
@@ -57,7 +70,9 @@ def test_chunks_change_no_answer(family: str, chunk: int | None) -> None:
     model = model_of(family)
     found = generate(model, requests, settings_for(model, requests, chunk=chunk))
     check_equal(family, requests, found)
-    assert found.run.figures.chunks_max == (1 if chunk is None else -(-lengths[0] // chunk))
+    assert found.run.figures.chunks_max == (
+        1 if chunk is None else -(-lengths[0] // chunk)
+    )
 
 
 @settings(max_examples=15, derandomize=True)
@@ -68,7 +83,9 @@ def test_chunks_change_no_answer(family: str, chunk: int | None) -> None:
     budget=st.integers(4, 70),
     late=st.booleans(),
 )
-def test_nor_does_any_mix_of_lengths_chunks_and_budgets(family, lengths, chunk, budget, late):
+def test_nor_does_any_mix_of_lengths_chunks_and_budgets(
+    family, lengths, chunk, budget, late
+):
     """`late`: the others come when the first is decoding, so that chunks stand beside decodes."""
     arrivals = [0.0] + [1e-9 if late else 0.0] * (len(lengths) - 1)
     requests = requests_of(lengths, arrivals=arrivals)
@@ -92,7 +109,9 @@ def test_half_the_precision_is_equal_up_to_its_rounding() -> None:
     model.load_state_dict(model_of("Llama").state_dict())
     model = model.to(torch.bfloat16)
     requests = requests_of((300,), more=1)
-    (logits,) = generate(model, requests, settings_for(model, requests, chunk=32)).first_logits
+    (logits,) = generate(
+        model, requests, settings_for(model, requests, chunk=32)
+    ).first_logits
     expected = unchunked(model, requests[0].prompt)
     few = 8 * torch.finfo(torch.bfloat16).eps * float(expected.abs().max())
     assert torch.allclose(logits, expected, rtol=0, atol=few)
@@ -126,7 +145,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[BatchPiece]]:
 
 
 @pytest.mark.parametrize("chunk", [64, 48, None])
-@pytest.mark.parametrize("arrivals", [(0.0,) * 5, (0.0, 0.0, 1e-9, 1e-9, 0.02)], ids=str)
+@pytest.mark.parametrize(
+    "arrivals", [(0.0,) * 5, (0.0, 0.0, 1e-9, 1e-9, 0.02)], ids=str
+)
 def test_the_steps_are_the_simulators_one_for_one(chunk, arrivals, computed) -> None:
     requests = requests_of((20, 9, 900, 200, 30), arrivals=arrivals)
     model = model_of("Llama")
@@ -160,7 +181,9 @@ def test_times_are_those_of_the_steps() -> None:
     first, second = found.answers
     assert first.times == pytest.approx(ends[:MORE])
     assert second.times == pytest.approx(ends[3 : 3 + MORE])
-    assert found.run.figures.itl_s.max == pytest.approx(max(*first.gaps_s, *second.gaps_s))
+    assert found.run.figures.itl_s.max == pytest.approx(
+        max(*first.gaps_s, *second.gaps_s)
+    )
     assert found.run.figures.makespan_s == pytest.approx(ends[-1])
 
 
@@ -188,10 +211,14 @@ def test_a_prompt_longer_than_the_context_and_prefix_caching_are_refused() -> No
         generate(model, requests, replace(args, enable_prefix_caching=True))
 
 
-def test_a_model_that_attends_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_attends_otherwise_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     requests = requests_of((9,))
     model = model_of("Qwen2")
-    monkeypatch.setattr(model.config, "layer_types", ["linear_attention", "full_attention"])
+    monkeypatch.setattr(
+        model.config, "layer_types", ["linear_attention", "full_attention"]
+    )
     with pytest.raises(InputError, match=r"Qwen2ForCausalLM.*linear"):
         generate(model, requests, settings_for(model, requests, chunk=None))
     assert model.config._attn_implementation == "sdpa", "as it was"

@@ -11,7 +11,11 @@ from chunkscope.reference.models import why_whole
 
 def stub(config=(), model=()) -> SimpleNamespace:
     """A model as far as its config is looked at."""
-    usual = {"output_attentions": False, "output_hidden_states": False, "model_type": "llama"}
+    usual = {
+        "output_attentions": False,
+        "output_hidden_states": False,
+        "model_type": "llama",
+    }
     usual |= {"is_encoder_decoder": False, "max_position_embeddings": 512}
     text = SimpleNamespace(**{**usual, **dict(config)})
     text.get_text_config = lambda: text
@@ -25,7 +29,10 @@ def stub(config=(), model=()) -> SimpleNamespace:
     [
         *(({name: True}, {}) for name in ("output_attentions", "output_hidden_states")),
         *(({"is_encoder_decoder": True}, {}), ({"model_type": "moshi"}, {})),
-        *(({"layer_types": ["full_attention", "mamba"]}, {}), ({}, {"_is_stateful": True})),
+        *(
+            ({"layer_types": ["full_attention", "mamba"]}, {}),
+            ({}, {"_is_stateful": True}),
+        ),
         *(({"is_causal": False}, {}), ({"use_bidirectional_attention": "all"}, {})),
         ({"rope_parameters": {"full": {"rope_type": "longrope"}}}, {}),
         ({"rope_parameters": {"mrope_section": [1, 2]}}, {}),

@@ -32,7 +32,9 @@ def browser() -> Iterator[Any]:
     named = os.environ.get("CHUNKSCOPE_CHROMIUM")
     path = named or shutil.which("chromium")
     if not path:
-        missing("no chromium: `apt-get install chromium`, or name it by CHUNKSCOPE_CHROMIUM")
+        missing(
+            "no chromium: `apt-get install chromium`, or name it by CHUNKSCOPE_CHROMIUM"
+        )
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -56,7 +58,9 @@ def show(browser: Any) -> Iterator[Callable[..., Opened]]:
     with ExitStack() as stack:
 
         def opener(path: Path, *, width: int = 1280, **how: object) -> Opened:
-            context = browser.new_context(viewport={"width": width, "height": 900}, **how)
+            context = browser.new_context(
+                viewport={"width": width, "height": 900}, **how
+            )
             stack.callback(context.close)
             opened = Opened(context.new_page())
             context.on("request", lambda request: opened.requested.append(request.url))
@@ -93,11 +97,21 @@ def any_page(request, everything, tmp_path_factory) -> Path:
     if request.param == "sweep":  # and nothing to set
         plan = replace(everything.plan, settings=build.Settings())
         swept = examples.simulation(sweep=True)
-        return page_of(replace(everything, plan=plan, simulation=swept, verification=None), place)
+        return page_of(
+            replace(everything, plan=plan, simulation=swept, verification=None), place
+        )
     if request.param == "changes":
-        sizes = {"max_num_batched_tokens": 32_768, "max_num_seqs": 512, "max_model_len": 34_816}
-        plan = replace(everything.plan, settings=build.Settings(**sizes))  # wider than a phone
-        new = replace(everything, profile=build.profile(short=[9]), plan=plan, verification=None)
+        sizes = {
+            "max_num_batched_tokens": 32_768,
+            "max_num_seqs": 512,
+            "max_model_len": 34_816,
+        }
+        plan = replace(
+            everything.plan, settings=build.Settings(**sizes)
+        )  # wider than a phone
+        new = replace(
+            everything, profile=build.profile(short=[9]), plan=plan, verification=None
+        )
         return page_of(new, place, everything)
     return page_of(everything, place)
 
@@ -114,7 +128,10 @@ def test_every_chart_is_drawn(show, page) -> None:
     opened.page.evaluate(OPEN_ALL)
     opened.page.wait_for_function(DRAWN)
     places = opened.page.query_selector_all("[data-chart]")
-    assert {place.get_attribute("data-chart") for place in places} >= {"lengths", "measured"}
+    assert {place.get_attribute("data-chart") for place in places} >= {
+        "lengths",
+        "measured",
+    }
     before = opened.page.inner_html("#histogram")
     opened.page.locator("[data-chart=lengths] select").select_option("1")
     assert opened.page.inner_html("#histogram") != before
@@ -135,7 +152,9 @@ def test_names_full_of_markup_do_nothing(show, tmp_path) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
-def test_axe_finds_nothing_against_wcag_aa(show, any_page, width: int, scheme: str) -> None:
+def test_axe_finds_nothing_against_wcag_aa(
+    show, any_page, width: int, scheme: str
+) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     opened = show(any_page, width=width, color_scheme=scheme, bypass_csp=True)
@@ -150,7 +169,9 @@ def test_the_copy_button_copies_what_is_shown(show, page) -> None:
     opened.page.click("#copy")
     opened.page.wait_for_function("document.getElementById('copied').textContent")
     shown = opened.page.inner_text("#arguments")
-    assert opened.page.evaluate("navigator.clipboard.readText()").strip() == shown.strip()
+    assert (
+        opened.page.evaluate("navigator.clipboard.readText()").strip() == shown.strip()
+    )
 
 
 def test_the_button_turns_the_lights_off_and_on(show, page) -> None:

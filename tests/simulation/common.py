@@ -16,9 +16,15 @@ from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import NAMES, KvPool, Settings
 from tests.build import with_shared_prefix
 
-STEP = StepModel(fixed_s=1.0, per_token_s=0.001, per_prefill_pair_s=0.0, per_decode_context_s=0.0)
+STEP = StepModel(
+    fixed_s=1.0, per_token_s=0.001, per_prefill_pair_s=0.0, per_decode_context_s=0.0
+)
 Engine = dict[str, Any]  # settings and the KV cache, by vLLM's names
-ARGS: Engine = {"max_num_batched_tokens": 256, "max_num_seqs": 8, "kv_cache_tokens": 16_000}
+ARGS: Engine = {
+    "max_num_batched_tokens": 256,
+    "max_num_seqs": 8,
+    "kv_cache_tokens": 16_000,
+}
 USUAL = {
     "long_prefill_token_threshold": 0,
     "enable_chunked_prefill": True,
@@ -26,13 +32,19 @@ USUAL = {
 }
 
 
-def parts_of(engine: Engine, rules: Rules | None = None) -> tuple[Settings, KvPool, Rules]:
+def parts_of(
+    engine: Engine, rules: Rules | None = None
+) -> tuple[Settings, KvPool, Rules]:
     """What the scheduler is given; async scheduling only where it is asked for.
 
     Of `num_blocks` the groups are full ones, ones with a window, and its size.
     """
-    rest = {name: value for name, value in engine.items() if name not in (*NAMES, "policy")}
-    rules = replace(rules or Rules(), async_scheduling=rest.pop("async_scheduling", False))
+    rest = {
+        name: value for name, value in engine.items() if name not in (*NAMES, "policy")
+    }
+    rules = replace(
+        rules or Rules(), async_scheduling=rest.pop("async_scheduling", False)
+    )
     if blocks := rest.pop("num_blocks", None):
         size = rest.setdefault("block_size", 16)
         full, sliding, window = rest.pop("kv_groups", (1, 0, 0))
@@ -61,12 +73,16 @@ def simulate(
     **more: Any,
 ) -> SimulatedRun:
     """A request may be just (prompt tokens, output tokens): then it is there from the start."""
-    sent = tuple(r if isinstance(r, Request) else arriving((*r, 0.0))[0] for r in requests)
+    sent = tuple(
+        r if isinstance(r, Request) else arriving((*r, 0.0))[0] for r in requests
+    )
     if shared_prefix:
         sent, more["stretches"] = with_shared_prefix(sent, shared_prefix)
     rules = release(vllm).rules if vllm else Rules()
     settings, pool, rules = parts_of(setting, rules)
-    scenario = Scenario(requests=sent, rules=rules, step=step, slo=read_slo(slo), **more)
+    scenario = Scenario(
+        requests=sent, rules=rules, step=step, slo=read_slo(slo), **more
+    )
     return run_setting(scenario, settings, pool, watch=timeline, fast=fast)
 
 

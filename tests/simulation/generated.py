@@ -16,7 +16,9 @@ def workload(seed: int, *, lag: bool = False) -> Workload:
     pause = chance.choice([0, 0, 3, 20])  # steps between two requests, at most
     for before, request in pairwise(requests):
         request["comes_at"] = before["comes_at"] + chance.randint(0, pause)
-    context = max(r["prompt"] + r["output"] for r in requests) + chance.choice([0, 1, 50])
+    context = max(r["prompt"] + r["output"] for r in requests) + chance.choice(
+        [0, 1, 50]
+    )
     one = -(-context // size) + 1
     off = chance.random() < 0.2
     budget = chance.choice([16, 64, 100, 256, 1_000, 4_096])
@@ -26,7 +28,9 @@ def workload(seed: int, *, lag: bool = False) -> Workload:
     capped = chance.random() < 0.25
     stretches = _stretches(chance, longest)
     for request in requests:
-        request["stretch"] = chance.choice([-1, *range(len(stretches))]) if stretches else -1
+        request["stretch"] = (
+            chance.choice([-1, *range(len(stretches))]) if stretches else -1
+        )
     return {
         "engine": {
             "max_num_batched_tokens": budget,
@@ -37,12 +41,17 @@ def workload(seed: int, *, lag: bool = False) -> Workload:
             "enable_prefix_caching": chance.random() < 0.6,
             "async_scheduling": lag,
             # Of these an older version knows nothing.
-            "long_prefill_token_threshold_adaptive": threshold > 0 and chance.random() < 0.5,
-            "max_num_active_seqs": min(seqs, chance.choice([1, 2, 5])) if capped else None,
+            "long_prefill_token_threshold_adaptive": threshold > 0
+            and chance.random() < 0.5,
+            "max_num_active_seqs": min(seqs, chance.choice([1, 2, 5]))
+            if capped
+            else None,
             "policy": chance.choice(["fcfs", "fcfs", "priority"]),
             "block_size": size,
             # Tight, a little roomier, or no object.
-            "num_blocks": chance.choice([one, one + 1, one + one // 2, 3 * one, 100 * one]),
+            "num_blocks": chance.choice(
+                [one, one + 1, one + one // 2, 3 * one, 100 * one]
+            ),
         },
         "requests": requests,
         "stretches": stretches,
@@ -58,7 +67,9 @@ def with_windows(seed: int) -> Workload:
     window = chance.choice([1, size, 2 * size, 5 * size, 130])
     # Older versions let nobody in who would not fit with all that leaves the window.
     least = (full + sliding) * -(-context // size) + 1
-    blocks = chance.choice([least, least + 1, least + least // 2, 3 * least, 100 * least])
+    blocks = chance.choice(
+        [least, least + 1, least + least // 2, 3 * least, 100 * least]
+    )
     changed = {"num_blocks": blocks, "kv_groups": (full, sliding, window)}
     # What vLLM finds of a prefix in groups, the twin does not know.
     return {**made, "engine": {**engine, **changed, "enable_prefix_caching": False}}
@@ -74,7 +85,10 @@ def _stretches(chance: random.Random, longest: int) -> list[dict[str, int]]:
     """Nothing, one beginning, or a tree of them; some reach farther than prompts do."""
     count = chance.choice([0, 0, 1, 1, 3, 8])
     return [
-        {"parent": chance.randint(-1, place - 1), "tokens": chance.randint(1, longest // 2)}
+        {
+            "parent": chance.randint(-1, place - 1),
+            "tokens": chance.randint(1, longest // 2),
+        }
         for place in range(count)
     ]
 
@@ -96,7 +110,8 @@ def crowd(seed: int) -> Workload:
     short = [(chance.randint(1, 60), chance.choice([5, 30, 80])) for _ in range(12)]
     long = [(chance.randint(300, 2_000), chance.choice([1, 5])) for _ in range(6)]
     requests = [
-        {"prompt": prompt, "output": output, "comes_at": 0} for prompt, output in short + long
+        {"prompt": prompt, "output": output, "comes_at": 0}
+        for prompt, output in short + long
     ]
     chance.shuffle(requests)
     engine = {

@@ -38,7 +38,9 @@ def held() -> Iterator[object]:
         for case in group:
             if case.folder.name in HELD:
                 for run in case.runs:
-                    yield pytest.param(case, run, id=f"{case.folder.name}: {run.setting}")
+                    yield pytest.param(
+                        case, run, id=f"{case.folder.name}: {run.setting}"
+                    )
 
 
 @pytest.mark.parametrize(("case", "run"), [*held()])
@@ -49,7 +51,11 @@ def test_an_h200_made_the_same_steps_of_the_same_tokens(case: Case, run: Run) ->
         for name in ("steps", "chunked_prompts", "chunks_max", "preemptions"):
             assert getattr(repeat, name) == getattr(answer.figures, name), name
     made = [
-        (sum(c.end - c.start for c in step.chunks), len(step.chunks), step.decode_requests)
+        (
+            sum(c.end - c.start for c in step.chunks),
+            len(step.chunks),
+            step.decode_requests,
+        )
         for step in answer.timeline
     ]
     steps = case.calibration.steps

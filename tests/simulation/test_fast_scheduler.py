@@ -22,12 +22,20 @@ from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import UNUSUAL
 from tests.simulation.common import arriving, parts_of, simulate
-from tests.simulation.generated import Workload, closed_loop, crowd, with_windows, workload
+from tests.simulation.generated import (
+    Workload,
+    closed_loop,
+    crowd,
+    with_windows,
+    workload,
+)
 from tests.simulation.twin import trace
 
 VERSIONS = ["0.10.2", "0.11.2", "0.16.0", "0.20.0", "0.24.0", "0.28.0", "0.32.0"]
 EVERY_STEP = 1_000_000
-STEP = StepModel(fixed_s=1.0, per_token_s=0.01, per_prefill_pair_s=0.0, per_decode_context_s=1e-4)
+STEP = StepModel(
+    fixed_s=1.0, per_token_s=0.01, per_prefill_pair_s=0.0, per_decode_context_s=1e-4
+)
 SMALL = {"max_num_batched_tokens": 256, "max_num_seqs": 64}
 seeds = st.integers(0, 2**32)
 rules = st.sampled_from(VERSIONS).map(lambda version: release(version).rules)
@@ -52,7 +60,9 @@ def test_every_step_holds_the_same_tokens(drawn, seed, rules):
     asked = drawn(seed)
     engine = known(asked["engine"], rules)
     how = {"with_free": True, "stretches": asked["stretches"], "rules": rules}
-    plain, fast = (trace(asked["requests"], engine, fast=fast, **how) for fast in (False, True))
+    plain, fast = (
+        trace(asked["requests"], engine, fast=fast, **how) for fast in (False, True)
+    )
     assert fast == plain
 
 
@@ -96,12 +106,17 @@ def both(
         concurrency=asked.get("concurrency"),
         slo=read_slo("ttft_p95=1s,itl_p99=50ms"),
     )
-    return [run_setting(scenario, settings, pool, watch=watch, fast=fast) for fast in (False, True)]
+    return [
+        run_setting(scenario, settings, pool, watch=watch, fast=fast)
+        for fast in (False, True)
+    ]
 
 
 def once(seed: int, version: str, policy: ChunkPolicy, pace: float, watch: int) -> Any:
     rules = release(version).rules
-    return example(seed=seed, rules=rules, policy=policy, pace=pace, watch=watch, window=0)
+    return example(
+        seed=seed, rules=rules, policy=policy, pace=pace, watch=watch, window=0
+    )
 
 
 LAGGING = partial(workload, lag=True)
@@ -123,7 +138,9 @@ LAGGING = partial(workload, lag=True)
 # By priority a step may only preempt: the last request gives way to nobody.
 @once(173, "0.20.0", ChunkPolicy.INTERACTIVE_FIRST, 1e-3, 0)
 def test_every_time_is_the_same(drawn, seed, rules, policy, pace, watch, window):
-    with pytest.MonkeyPatch.context() as patch:  # quarters are exact, in whatever order they add up
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # quarters are exact, in whatever order they add up
         patch.setattr("chunkscope.hardware.step_time.WINDOW_SLOWNESS", 1.25)
         plain, fast = both(drawn(seed), rules, policy, pace, watch, window)
     assert fast == plain
@@ -166,7 +183,9 @@ def test_the_steps_are_those_that_were_compared_with_vllms(kind):
     for version, asked in product(VERSIONS, map(KINDS[kind], range(20))):
         rules = release(version).rules
         drawn = {name: asked.get(name) for name in ("stretches", "concurrency")}
-        steps = trace(asked["requests"], known(asked["engine"], rules), rules=rules, **drawn)
+        steps = trace(
+            asked["requests"], known(asked["engine"], rules), rules=rules, **drawn
+        )
         rows = [(sorted(step["tokens"].items()), step["preempted"]) for step in steps]
         checksum = crc32(repr(rows).encode(), checksum)
     assert f"{checksum:08x}" == CHECKSUMS[kind]
@@ -175,15 +194,26 @@ def test_the_steps_are_those_that_were_compared_with_vllms(kind):
 @pytest.mark.parametrize(("kind", "policy"), FIGURES)
 def test_the_figures_of_generated_workloads(kind, policy):
     rules = release("0.32.0").rules
-    runs = [both(KINDS[kind](seed), rules, policy, 0.02, 7, 40)[1] for seed in range(30)]
+    runs = [
+        both(KINDS[kind](seed), rules, policy, 0.02, 7, 40)[1] for seed in range(30)
+    ]
     figures = [run.figures for run in runs]
     found = (
-        *(sum(one.makespan_s for one in figures), sum(one.ttft_s.p95 for one in figures)),
+        *(
+            sum(one.makespan_s for one in figures),
+            sum(one.ttft_s.p95 for one in figures),
+        ),
         sum(one.itl_s.max if one.itl_s else 0 for one in figures),
         sum(one.slo_use for one in figures),
-        *(sum(run.cached_tokens for run in runs), sum(run.most_running for run in runs)),
+        *(
+            sum(run.cached_tokens for run in runs),
+            sum(run.most_running for run in runs),
+        ),
         sum(one.steps for one in figures),
-        *(sum(one.preemptions for one in figures), sum(one.chunked_prompts for one in figures)),
+        *(
+            sum(one.preemptions for one in figures),
+            sum(one.chunked_prompts for one in figures),
+        ),
     )
     assert found == pytest.approx(FIGURES[kind, policy], rel=1e-6)
 
@@ -194,7 +224,10 @@ def test_the_figures_of_generated_workloads(kind, policy):
         ([(100, 200)] * 6, {"kv_cache_tokens": 1_000}),
         ([(100, 200)] * 6, {"num_blocks": 60, "kv_groups": (1, 1, 64)}),
         ([(10, 400), (80_000, 5), (9, 9)], {"kv_cache_tokens": 100_000}),
-        (arriving((80_000, 5, 0), *((9, 9, 15 * n) for n in range(60))), {"num_blocks": 9_000}),
+        (
+            arriving((80_000, 5, 0), *((9, 9, 15 * n) for n in range(60))),
+            {"num_blocks": 9_000},
+        ),
     ],
 )
 def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch, requests, room):

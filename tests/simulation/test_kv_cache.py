@@ -19,8 +19,16 @@ STATE = KvGroup(kind=KvKind.STATE, layers=1, block_tokens=16, state_blocks=2)
 
 
 def engine(*groups: KvGroup, blocks: int, **more) -> Engine:
-    usual = {"max_num_batched_tokens": 64, "max_num_seqs": 8, "enable_prefix_caching": False}
-    pool = {"kv_cache_tokens": 16 * blocks, "kv_cache_blocks": blocks, "kv_groups": groups}
+    usual = {
+        "max_num_batched_tokens": 64,
+        "max_num_seqs": 8,
+        "enable_prefix_caching": False,
+    }
+    pool = {
+        "kv_cache_tokens": 16 * blocks,
+        "kv_cache_blocks": blocks,
+        "kv_groups": groups,
+    }
     return {**usual, **pool, **more}
 
 
@@ -28,7 +36,9 @@ def run(args: Engine, *requests: tuple[int, int], **sent):
     """And the most blocks that were in use at once."""
     free, take = [], KvCache.get_new_blocks
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KvCache, "get_new_blocks", lambda *a: take(*a) or free.append(a[0].num_free))
+        patch.setattr(
+            KvCache, "get_new_blocks", lambda *a: take(*a) or free.append(a[0].num_free)
+        )
         done = simulate(requests, args, **sent)
     return done, done.pool.num_blocks - min(free)
 
@@ -39,8 +49,14 @@ def test_a_window_holds_itself_and_the_chunk_that_is_read_however_long_the_promp
     with pytest.raises(InputError, match="holds 464 of one"):
         run(engine(FULL, blocks=30), (1_600, 1))
     both = engine(FULL, SLIDING, blocks=130)
-    assert run(both, (1_600, 1), vllm="0.18")[1] == run(both, (1_600, 1), vllm="0.20")[1] == 108
-    with pytest.raises(InputError, match="holds 1,024 of one"):  # as if the window kept all
+    assert (
+        run(both, (1_600, 1), vllm="0.18")[1]
+        == run(both, (1_600, 1), vllm="0.20")[1]
+        == 108
+    )
+    with pytest.raises(
+        InputError, match="holds 1,024 of one"
+    ):  # as if the window kept all
         run(both, (1_600, 1), vllm="0.19")
 
 
@@ -58,7 +74,9 @@ def test_a_state_decides_how_many_run_at_once():
 
 def test_a_model_brings_its_groups_and_as_many_blocks_as_its_memory_has():
     there, plain = (
-        Deployment(release=release("0.24"), shape=find_model(name), gpu=find_gpu("h200"))
+        Deployment(
+            release=release("0.24"), shape=find_model(name), gpu=find_gpu("h200")
+        )
         for name in ("gemma-2-9b", "llama-3.1-8b")
     )
     memory = there.memory()
@@ -81,5 +99,7 @@ def test_a_prefix_that_two_requests_left_in_parts_is_held_once():
     """A scored request looks for nothing: it leaves the same blocks again, and more behind them."""
     requests = [(70, 1), (140, 1), (150, 1)]
     sent = {"shared_prefix": 128, "concurrency": 1, "scored": frozenset({1})}
-    last, used = run(engine(FULL, blocks=100, enable_prefix_caching=True), *requests, **sent)
+    last, used = run(
+        engine(FULL, blocks=100, enable_prefix_caching=True), *requests, **sent
+    )
     assert (used, last.cached_tokens) == (10, 128)

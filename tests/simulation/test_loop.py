@@ -24,7 +24,9 @@ def test_the_first_token_comes_with_the_step_that_ends_the_prompt():
     assert (run.figures.chunked_prompts, run.figures.chunks_max) == (1, 2)
 
 
-@pytest.mark.parametrize(("lag", "wait"), [(False, 1.1 + 1.101), (True, 1.1 + 1.001 + 1.101)])
+@pytest.mark.parametrize(
+    ("lag", "wait"), [(False, 1.1 + 1.101), (True, 1.1 + 1.001 + 1.101)]
+)
 def test_a_request_waits_for_the_steps_that_are_scheduled_when_it_arrives(lag, wait):
     requests = arriving((100, 3, 0.0), (100, 1, 0.5))
     run = simulate(requests, args(async_scheduling=lag), STEP)
@@ -34,14 +36,20 @@ def test_a_request_waits_for_the_steps_that_are_scheduled_when_it_arrives(lag, w
 def test_the_first_step_waits_for_the_host():
     """Nothing runs beside its preparation: 0.7 of 2 s; then 0.3 of 2 s to hand out its token."""
     step = dataclasses.replace(STEP, host=Host(fixed_s=2.0))
-    assert simulate([(100, 1)], ARGS, step).figures.makespan_s == pytest.approx(1.4 + 1.1 + 0.6)
+    assert simulate([(100, 1)], ARGS, step).figures.makespan_s == pytest.approx(
+        1.4 + 1.1 + 0.6
+    )
 
 
 @pytest.mark.parametrize(("lag", "first"), [(True, 6.0), (False, 3.0)])
-def test_with_async_scheduling_a_token_waits_until_the_next_step_is_launched(lag, first):
+def test_with_async_scheduling_a_token_waits_until_the_next_step_is_launched(
+    lag, first
+):
     """The GPU needs a second, launching three: two steps are launched before the first token."""
     step = dataclasses.replace(STEP, host=Host(ungraphed_s=3.0), graphed_tokens=8)
-    run = simulate([(256, 1), (256, 1)], args(max_num_seqs=4, async_scheduling=lag), step)
+    run = simulate(
+        [(256, 1), (256, 1)], args(max_num_seqs=4, async_scheduling=lag), step
+    )
     assert run.figures.ttft_s.p50 == pytest.approx((first + 6.0) / 2)
 
 
@@ -86,8 +94,12 @@ def test_a_preempted_request_has_a_gap_as_long_as_it_waited():
     [
         pytest.param([], ARGS, "requests", id="nothing to do"),
         pytest.param([(15_990, 1)], ARGS, "request 1", id="larger than the cache"),
-        pytest.param([(400, 1)], args(enable_chunked_prefill=False), "request 1", id="unchunked"),
-        pytest.param([(40, 40)], args(max_model_len=64), "max_model_len", id="too long"),
+        pytest.param(
+            [(400, 1)], args(enable_chunked_prefill=False), "request 1", id="unchunked"
+        ),
+        pytest.param(
+            [(40, 40)], args(max_model_len=64), "max_model_len", id="too long"
+        ),
     ],
 )
 def test_what_can_never_be_served_is_an_input_error(requests, setting, place):
@@ -108,23 +120,32 @@ LARGE = args(max_num_batched_tokens=8_192, kv_cache_tokens=100_000)
 
 
 @pytest.mark.parametrize(
-    ("prompt", "chunk"), [(4_095, 512), (4_096, 1_024), (16_383, 1_024), (16_384, 2_048)]
+    ("prompt", "chunk"),
+    [(4_095, 512), (4_096, 1_024), (16_383, 1_024), (16_384, 2_048)],
 )
 def test_chunks_by_length_follow_the_prompt(prompt, chunk):
-    run = simulate([(prompt, 1)] * 2, LARGE, STEP, policy=ChunkPolicy.BY_LENGTH, timeline=1)
+    run = simulate(
+        [(prompt, 1)] * 2, LARGE, STEP, policy=ChunkPolicy.BY_LENGTH, timeline=1
+    )
     assert run.timeline[0].chunks[0].end == chunk
 
 
 @pytest.mark.parametrize(
     ("step_s", "sizes"),
-    [(0.11, [2_048, 1_024, 512]), (0.09, [2_048, 2_048, 2_048]), (0.04, [4_096, 7_904])],
+    [
+        (0.11, [2_048, 1_024, 512]),
+        (0.09, [2_048, 2_048, 2_048]),
+        (0.04, [4_096, 7_904]),
+    ],
     ids=["slow", "right", "fast"],
 )
 def test_the_adaptive_chunk_follows_the_time_of_a_step(step_s, sizes):
     requests = arriving((10, 40, 0.0), (12_000, 1, 0.01))
     step = StepModel(fixed_s=step_s)
     run = simulate(requests, LARGE, step, policy=ChunkPolicy.ADAPTIVE, timeline=4)
-    chunks = [c.end - c.start for step in run.timeline for c in step.chunks if c.request == 1]
+    chunks = [
+        c.end - c.start for step in run.timeline for c in step.chunks if c.request == 1
+    ]
     assert chunks == sizes
 
 
@@ -140,7 +161,9 @@ def test_short_prompts_go_first_when_they_are_interactive():
 # -- properties --------------------------------------------------------------------------------
 
 workloads = st.lists(
-    st.tuples(st.integers(1, 900), st.integers(1, 60), st.floats(0, 5)), min_size=1, max_size=25
+    st.tuples(st.integers(1, 900), st.integers(1, 60), st.floats(0, 5)),
+    min_size=1,
+    max_size=25,
 ).map(lambda rows: arriving(*sorted(rows, key=lambda row: row[2])))
 
 
@@ -182,7 +205,9 @@ def test_every_token_is_given_once_and_time_only_passes(
 def test_a_beginning_that_neighbours_share_is_read_faster():
     """Two requests that go on together: one decode step, with a context of 2 x 65 tokens."""
     step = dataclasses.replace(STEP, per_decode_context_s=0.01)
-    run, alone = (simulate([(64, 2)] * 2, ARGS, step, shared_prefix=shared) for shared in (32, 0))
+    run, alone = (
+        simulate([(64, 2)] * 2, ARGS, step, shared_prefix=shared) for shared in (32, 0)
+    )
     share = 32 / 130  # of the second with the first, in all that both look back on
     assert alone.figures.itl_s.p50 == pytest.approx(1.002 + 130 * 0.01)
     assert run.figures.itl_s.p50 == pytest.approx(
@@ -210,10 +235,14 @@ def test_each_replica_gets_every_second_request(pause):
     halves = [simulate(requests[n::2]) for n in (0, 1)]
     assert both.figures.steps == sum(half.figures.steps for half in halves)
     assert both.most_running == sum(half.most_running for half in halves)
-    assert both.figures.output_tokens_per_s == both.output_tokens / both.figures.makespan_s
+    assert (
+        both.figures.output_tokens_per_s == both.output_tokens / both.figures.makespan_s
+    )
     assert both == simulate(requests, TWO, fast=False)
     if not pause:
-        assert both.figures.makespan_s == max(half.figures.makespan_s for half in halves)
+        assert both.figures.makespan_s == max(
+            half.figures.makespan_s for half in halves
+        )
 
 
 def test_each_replica_reads_what_all_prompts_share_for_itself():
@@ -242,7 +271,9 @@ def test_the_next_request_is_sent_when_one_ends():
 def test_with_async_scheduling_the_next_misses_the_step_that_is_already_scheduled():
     three = [(100, 2), (100, 9), (100, 1)]
     plain, late = (
-        simulate(three, args(async_scheduling=lag), STEP, concurrency=2).figures.ttft_s.max
+        simulate(
+            three, args(async_scheduling=lag), STEP, concurrency=2
+        ).figures.ttft_s.max
         for lag in (False, True)
     )
     assert (plain, late) == pytest.approx((1.2, 1.001 + 1.101))
@@ -257,6 +288,8 @@ def test_a_queue_that_grows_is_seen(apart_s, grows):
 
 def test_a_backlog_is_how_many_waited_early_and_late():
     """By Little's law; the last one's wait lies beyond the time in which requests came."""
-    run = simulate(arriving(*((100, 1, float(second)) for second in range(4))), ARGS, STEP)
+    run = simulate(
+        arriving(*((100, 1, float(second)) for second in range(4))), ARGS, STEP
+    )
     assert run.backlog.early == pytest.approx((1.1 + 1.2) / 2)
     assert run.backlog.late == pytest.approx(1.3)

@@ -44,7 +44,11 @@ def eight_shot_gsm8k(shared: Path) -> Iterator[Row]:
 
 def chats(shared: Path) -> Iterator[Row]:
     """Each turn is a request of its own, with all turns before it."""
-    lines = (shared / "data/mt_bench_101/mtbench101_messages.jsonl").read_text().splitlines()
+    lines = (
+        (shared / "data/mt_bench_101/mtbench101_messages.jsonl")
+        .read_text()
+        .splitlines()
+    )
     for line in lines[::40]:
         messages = json.loads(line)["messages"]
         for turn, message in enumerate(messages):
@@ -68,8 +72,15 @@ def cases(longest: int) -> Iterator[dict[str, Any]]:
     yield {"num_blocks": 3 * longest // 16, "max_num_seqs": 64, "output": 40}
 
 
-def asked(workload: Workload, ids: list[list[int]], case: dict[str, Any]) -> dict[str, Any]:
-    case = {"block_size": 16, "max_num_seqs": 8, "output": 12, "prompt_logprobs": False} | case
+def asked(
+    workload: Workload, ids: list[list[int]], case: dict[str, Any]
+) -> dict[str, Any]:
+    case = {
+        "block_size": 16,
+        "max_num_seqs": 8,
+        "output": 12,
+        "prompt_logprobs": False,
+    } | case
     one = {"priority": 0, "comes_at": 0}
     one |= {name: case.pop(name) for name in ("output", "prompt_logprobs")}
     engine = {
@@ -94,13 +105,17 @@ def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
     output = question["requests"][0]["output"]
     scenario = Scenario(
         requests=tuple(
-            type(r)(prompt_tokens=r.prompt_tokens, output_tokens=output, stretch=r.stretch)
+            type(r)(
+                prompt_tokens=r.prompt_tokens, output_tokens=output, stretch=r.stretch
+            )
             for r in sent.requests
         ),
         stretches=sent.stretches,
         rules=rules,
         step=STEP,
-        scored=frozenset(n for n, r in enumerate(question["requests"]) if r["prompt_logprobs"]),
+        scored=frozenset(
+            n for n, r in enumerate(question["requests"]) if r["prompt_logprobs"]
+        ),
     )
     return run_setting(scenario, settings, pool).cached_tokens
 
@@ -117,22 +132,31 @@ def sent(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Se
         outputs = [dataset_output(one, Task.GENERATE, 1) for one in profile.datasets]
         workload = draw_workload(profile.datasets, outputs, room=1 << 20)
         ids = token_ids(rows, Tokenizer(folder))
-        assert [request.prompt_tokens for request in workload.requests] == list(map(len, ids))
+        assert [request.prompt_tokens for request in workload.requests] == list(
+            map(len, ids)
+        )
         made[rows_of.__name__] = workload, ids
     return made
 
 
-def test_the_same_tokens_are_cached_request_for_request(probe: Any, sent: dict[str, Sent]) -> None:
+def test_the_same_tokens_are_cached_request_for_request(
+    probe: Any, sent: dict[str, Sent]
+) -> None:
     asks = {
         name: [asked(workload, ids, case) for case in cases(max(map(len, ids)))]
         for name, (workload, ids) in sent.items()
     }
-    told = probe("scheduler_probe", [question for part in asks.values() for question in part])
+    told = probe(
+        "scheduler_probe", [question for part in asks.values() for question in part]
+    )
     answers = iter(told["answers"])
     for name, questions in asks.items():
         found = []
         for question, answer in zip(questions, answers, strict=False):
-            real = [{**s, "tokens": {int(n): t for n, t in s["tokens"].items()}} for s in answer]
+            real = [
+                {**s, "tokens": {int(n): t for n, t in s["tokens"].items()}}
+                for s in answer
+            ]
             mine = trace(
                 question["requests"],
                 question["engine"],
@@ -143,10 +167,14 @@ def test_the_same_tokens_are_cached_request_for_request(probe: Any, sent: dict[s
             assert cached(question, mine) == hits
             assert mine == real
             # A hit is of whole blocks: other rests are of prompts preempted while they were read.
-            whole = sum(hit for hit in hits if hit % question["engine"]["block_size"] == 0)
+            whole = sum(
+                hit for hit in hits if hit % question["engine"]["block_size"] == 0
+            )
             assert in_the_end(sent[name][0], question, told["vllm"]) == whole
             found.append(whole)
         tight, _, middle, _, ample, _, *_ = found
         assert 0 < tight <= middle <= ample
         assert tight < 0.9 * ample or name != "few_shot_mmlu"
-        assert found[1] == found[3] == found[5] == 0, "likelihoods are not read from the cache"
+        assert found[1] == found[3] == found[5] == 0, (
+            "likelihoods are not read from the cache"
+        )

@@ -9,7 +9,10 @@ OLD, MIDDLE, GATED, NEW = "0.11.2", "0.16.0", "0.28.0", "0.32.0"
 EVERY = ("0.10.2", OLD, MIDDLE, "0.20.0", "0.24.0", GATED, NEW)
 OFF = {"max_num_batched_tokens": 100, "enable_chunked_prefill": False}
 CAP = {"long_prefill_token_threshold": 64}
-SIXTEENTH = {"long_prefill_token_threshold": 16, "long_prefill_token_threshold_adaptive": True}
+SIXTEENTH = {
+    "long_prefill_token_threshold": 16,
+    "long_prefill_token_threshold_adaptive": True,
+}
 SHARED = {"max_num_batched_tokens": 1_000, "enable_prefix_caching": True}  # 128 tokens
 ALONE = {"max_num_seqs": 1}
 # What is asked for (prompt and output of each), the setting, and by version the steps: of each
@@ -51,19 +54,31 @@ EXAMPLES = {
 
 
 def steps_of(asked: str, version: str, **more):
-    usual = {"max_num_batched_tokens": 256, "max_num_seqs": 8, "enable_prefix_caching": False}
+    usual = {
+        "max_num_batched_tokens": 256,
+        "max_num_seqs": 8,
+        "enable_prefix_caching": False,
+    }
     pairs = [map(int, one.split("+")) for one in asked.split()]
-    requests = [{"prompt": prompt, "output": output, "stretch": 0} for prompt, output in pairs]
+    requests = [
+        {"prompt": prompt, "output": output, "stretch": 0} for prompt, output in pairs
+    ]
     shared = [{"parent": -1, "tokens": 128}]
     return trace(requests, usual | more, rules=release(version).rules, stretches=shared)
 
 
-@pytest.mark.parametrize(("asked", "setting", "expected"), EXAMPLES.values(), ids=EXAMPLES)
+@pytest.mark.parametrize(
+    ("asked", "setting", "expected"), EXAMPLES.values(), ids=EXAMPLES
+)
 def test_every_step_is_that_of_the_real_scheduler(asked, setting, expected):
     for versions, shown in expected.items():
         for version in versions:
-            steps = [sorted(s["tokens"].items()) for s in steps_of(asked, version, **setting)]
-            assert " | ".join(" ".join(f"{n}:{t}" for n, t in s) for s in steps) == shown, version
+            steps = [
+                sorted(s["tokens"].items()) for s in steps_of(asked, version, **setting)
+            ]
+            assert (
+                " | ".join(" ".join(f"{n}:{t}" for n, t in s) for s in steps) == shown
+            ), version
 
 
 @pytest.mark.parametrize("version", ["0.20.0", "0.24.0", GATED, NEW])
@@ -71,11 +86,15 @@ def test_admitted_prompts_are_not_reserved_for_so_one_is_preempted(version):
     """Two prompts of 400, 40 blocks, threshold 32: both pass the gate, one gives way at step 10."""
     tight = {"long_prefill_token_threshold": 32, "num_blocks": 40}
     steps = steps_of("400+1 400+1", version, **tight)
-    assert [(n, s["preempted"]) for n, s in enumerate(steps) if s["preempted"]] == [(9, [1])]
+    assert [(n, s["preempted"]) for n, s in enumerate(steps) if s["preempted"]] == [
+        (9, [1])
+    ]
 
 
 @pytest.mark.parametrize(
-    ("version", "preempted"), [(MIDDLE, True), (GATED, False)], ids=["admitted", "made to wait"]
+    ("version", "preempted"),
+    [(MIDDLE, True), (GATED, False)],
+    ids=["admitted", "made to wait"],
 )
 def test_a_prompt_that_does_not_fit_whole_waits_since_0_19(version, preempted):
     steps = steps_of("400+20 400+1", version, num_blocks=40)

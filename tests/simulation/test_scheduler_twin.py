@@ -24,7 +24,12 @@ def workloads() -> list[Workload]:
     plain = [workload(seed) for seed in range(WORKLOADS)]
     lagging = [workload(10_000 + seed, lag=True) for seed in range(ASYNC_WORKLOADS)]
     grouped = [with_windows(30_000 + seed) for seed in range(WITH_WINDOWS)]
-    return plain + lagging + grouped + [closed_loop(20_000 + seed) for seed in range(CLOSED_LOOPS)]
+    return (
+        plain
+        + lagging
+        + grouped
+        + [closed_loop(20_000 + seed) for seed in range(CLOSED_LOOPS)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +41,10 @@ def asked_vllm(probe, workloads):
 def real(asked_vllm):
     """By workload, what each step of the real scheduler held."""
     return [
-        [{**step, "tokens": {int(k): v for k, v in step["tokens"].items()}} for step in steps]
+        [
+            {**step, "tokens": {int(k): v for k, v in step["tokens"].items()}}
+            for step in steps
+        ]
         for steps in asked_vllm["answers"]
     ]
 
@@ -44,7 +52,11 @@ def real(asked_vllm):
 def twin(asked: Workload, vllm: dict[str, Any], *, fast: bool) -> list[dict[str, Any]]:
     return trace(
         asked["requests"],
-        {name: value for name, value in asked["engine"].items() if name not in vllm["unknown"]},
+        {
+            name: value
+            for name, value in asked["engine"].items()
+            if name not in vllm["unknown"]
+        },
         rules=release(vllm["vllm"]).rules,
         stretches=asked["stretches"],
         concurrency=asked.get("concurrency"),
@@ -62,7 +74,9 @@ def test_every_step_of_every_workload_is_the_same(asked_vllm, workloads, real, f
             pairs = zip(mine, expected, strict=False)
             first = next((i for i, (a, b) in enumerate(pairs) if a != b), "length")
             wrong.append((place, first))
-    assert not wrong, f"{len(wrong)} of {len(workloads)} differ: (workload, first step) {wrong[:9]}"
+    assert not wrong, (
+        f"{len(wrong)} of {len(workloads)} differ: (workload, first step) {wrong[:9]}"
+    )
 
 
 def test_the_workloads_reach_what_is_hard(workloads, real):
@@ -79,7 +93,9 @@ def test_the_workloads_reach_what_is_hard(workloads, real):
 def test_fewer_may_run_than_there_are_places(asked_vllm, workloads, real):
     """max_num_active_seqs binds, where this version has it; and the threshold adapts."""
     if asked_vllm["unknown"]:
-        pytest.skip(f"vLLM {asked_vllm['vllm']} does not know {asked_vllm['unknown'][0]}")
+        pytest.skip(
+            f"vLLM {asked_vllm['vllm']} does not know {asked_vllm['unknown'][0]}"
+        )
     binding = adapting = 0
     for asked, steps in zip(workloads, real, strict=True):
         engine = asked["engine"]

@@ -10,7 +10,13 @@ from chunkscope.errors import UsageError
 from chunkscope.lengths.histogram import Ranked
 from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.slo import GROWING, LatencyLimit, RequestTimes, read_slo, slo_result
+from chunkscope.simulation.slo import (
+    GROWING,
+    LatencyLimit,
+    RequestTimes,
+    read_slo,
+    slo_result,
+)
 from chunkscope.simulation.sweep import PER_DOUBLING, UNIT_RATE, find_rate
 from chunkscope.simulation.workload import Request, arrival_times
 from tests.build import with_shared_prefix
@@ -30,13 +36,16 @@ QUICK = dataclasses.replace(STEP, fixed_s=0.01, per_token_s=0.0001)
 def coming(slo: str | None = None, *, output: int = 20) -> Scenario:
     times = arrival_times(UNIT_RATE, 400, random.Random(0))
     requests = tuple(
-        Request(prompt_tokens=20, output_tokens=output, arrival_s=time) for time in times
+        Request(prompt_tokens=20, output_tokens=output, arrival_s=time)
+        for time in times
     )
     return Scenario(requests=requests, rules=RULES, step=QUICK, slo=read_slo(slo))
 
 
 def at_rate(c: Scenario, rate: float) -> SimulatedRun:
-    faster = tuple(dataclasses.replace(r, arrival_s=r.arrival_s / rate) for r in c.requests)
+    faster = tuple(
+        dataclasses.replace(r, arrival_s=r.arrival_s / rate) for r in c.requests
+    )
     return run_setting(dataclasses.replace(c, requests=faster), SETTINGS, POOL)
 
 
@@ -44,7 +53,10 @@ def test_the_rate_that_is_found_keeps_the_limits_and_a_little_more_does_not():
     c = coming("ttft_p95=100ms,itl_p99=1s")
     found, run = find_rate(c, SETTINGS, POOL)
     assert run().slo == at_rate(c, found.rate_per_s).slo
-    assert (run().slo.is_met, at_rate(c, found.rate_per_s * NEXT).slo.is_met) == (True, False)
+    assert (run().slo.is_met, at_rate(c, found.rate_per_s * NEXT).slo.is_met) == (
+        True,
+        False,
+    )
     assert found.breaks == "ttft_p95"
 
 
@@ -68,7 +80,9 @@ def test_what_is_sure_of_a_run_is_true_of_all_of_it(slo, replicas):
     c, sure = coming(slo), set()
     settings = dataclasses.replace(SETTINGS, data_parallel_size=replicas)
     for rate in (5, 20, 40, 80, 160):
-        requests = [dataclasses.replace(r, arrival_s=r.arrival_s / rate) for r in c.requests]
+        requests = [
+            dataclasses.replace(r, arrival_s=r.arrival_s / rate) for r in c.requests
+        ]
         at_rate = dataclasses.replace(c, requests=tuple(requests))
         known, run = simulated(at_rate, settings, POOL, give_up=1.0)
         assert run() == run_setting(at_rate, settings, POOL)
@@ -81,7 +95,10 @@ def test_what_is_sure_of_a_run_is_true_of_all_of_it(slo, replicas):
 def test_without_limits_as_many_come_as_the_engine_can_do_when_it_never_waits():
     rate, most = find_rate(c := coming(), SETTINGS, POOL)[0], at_rate(c, 1e9)
     most_per_s = len(c.requests) / most.figures.makespan_s
-    assert (rate.rate_per_s, rate.breaks) == (pytest.approx(most_per_s, rel=0.1), GROWING)
+    assert (rate.rate_per_s, rate.breaks) == (
+        pytest.approx(most_per_s, rel=0.1),
+        GROWING,
+    )
 
 
 def test_a_limit_that_even_a_lone_request_breaks_is_kept_at_no_rate():
@@ -92,7 +109,9 @@ def test_a_limit_that_even_a_lone_request_breaks_is_kept_at_no_rate():
 def test_requests_that_are_tried_alone_stay_scored_or_not():
     c = coming("itl_p50=5ms")
     requests, stretches = with_shared_prefix(c.requests, 16)
-    odd = frozenset(range(1, len(requests), 2))  # of every second, which are tried, none
+    odd = frozenset(
+        range(1, len(requests), 2)
+    )  # of every second, which are tried, none
     scored = dataclasses.replace(c, requests=requests, stretches=stretches, scored=odd)
     run = find_rate(scored, SETTINGS, POOL)[1]()
     assert run.cached_tokens == 16 * (run.requests - 1)
@@ -105,20 +124,35 @@ def test_requests_that_are_tried_alone_stay_scored_or_not():
     ("written", "limits"),
     [
         ("ttft_p95=1s,itl_p99=50ms", [("ttft", "p95", 1.0), ("itl", "p99", 0.05)]),
-        (" TTFT_P95 = 1s , e2e_max=1.5min", [("ttft", "p95", 1.0), ("e2e", "max", 90.0)]),
-        ("e2e_mean=30s,tpot_p99.9=20ms", [("e2e", "mean", 30.0), ("tpot", "p99.9", 0.02)]),
+        (
+            " TTFT_P95 = 1s , e2e_max=1.5min",
+            [("ttft", "p95", 1.0), ("e2e", "max", 90.0)],
+        ),
+        (
+            "e2e_mean=30s,tpot_p99.9=20ms",
+            [("e2e", "mean", 30.0), ("tpot", "p99.9", 0.02)],
+        ),
     ],
 )
 def test_limits_are_read_as_the_benchmarks_name_them(written, limits):
     assert read_slo(written) == tuple(
-        LatencyLimit(metric=metric, at=at, seconds=seconds) for metric, at, seconds in limits
+        LatencyLimit(metric=metric, at=at, seconds=seconds)
+        for metric, at, seconds in limits
     )
 
 
 @pytest.mark.parametrize(
     "written",
     [
-        *("", "ttft=1s", "p95=1s", "ttft_p100=1s", "ttft_p95", "ttft_p95=1", "ttft_p95=-1s"),
+        *(
+            "",
+            "ttft=1s",
+            "p95=1s",
+            "ttft_p100=1s",
+            "ttft_p95",
+            "ttft_p95=1",
+            "ttft_p95=-1s",
+        ),
         *("ttft_p95=0ms", "ttft_p95=1s,", "ttft_p95=1s,ttft_p95=2s"),
     ],
 )
@@ -129,12 +163,17 @@ def test_a_bad_limit_is_a_usage_error_with_an_example(written):
 
 
 def test_a_limit_is_on_its_percentile_and_goodput_on_each_request():
-    times = [RequestTimes(ttft_s=n / 10, e2e_s=n / 10 + 1.0, output_tokens=11) for n in range(10)]
+    times = [
+        RequestTimes(ttft_s=n / 10, e2e_s=n / 10 + 1.0, output_tokens=11)
+        for n in range(10)
+    ]
     limits = read_slo("ttft_p90=0.5s,tpot_max=100ms,e2e_mean=2s")
     found = slo_result(limits, times, Ranked([0.1], [100]))
     assert found is not None
     firsts = [n / 10 for n in range(10)]
-    assert found.found_s == pytest.approx((np.percentile(firsts, 90), 0.1, np.mean(firsts) + 1))
+    assert found.found_s == pytest.approx(
+        (np.percentile(firsts, 90), 0.1, np.mean(firsts) + 1)
+    )
     assert found.tightest.name == "ttft_p90"
     assert not found.is_met
     assert found.good_requests == 6, "0.0 to 0.5 s"

@@ -23,7 +23,9 @@ def written(tmp_path, name, text):
 
 def moon(*rows):
     keys = ("timestamp", "input_length", "output_length", "hash_ids")
-    return "".join(json.dumps(dict(zip(keys, row, strict=False))) + "\n" for row in rows)
+    return "".join(
+        json.dumps(dict(zip(keys, row, strict=False))) + "\n" for row in rows
+    )
 
 
 def test_mooncakes_times_are_milliseconds(tmp_path):
@@ -57,7 +59,9 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was():
         pytest.param("t.jsonl", "", "t.jsonl", id="empty"),
         pytest.param("t.jsonl", "{]\n", "t.jsonl:1", id="not JSON"),
         pytest.param("t.jsonl", '{"timestamp": 1}\n', "t.jsonl", id="no lengths"),
-        pytest.param("t.jsonl", moon((0, 5, 5), (1, -3, 5)), "t.jsonl:2", id="negative"),
+        pytest.param(
+            "t.jsonl", moon((0, 5, 5), (1, -3, 5)), "t.jsonl:2", id="negative"
+        ),
         pytest.param("t.jsonl", moon((0, 5, 1.5)), "t.jsonl:1", id="half a token"),
         pytest.param("t.jsonl", moon((9, 5, 5), (8, 5, 5)), "t.jsonl:2", id="disorder"),
         pytest.param("t.jsonl", moon(("noon", 5, 5)), "'noon'", id="no time"),
@@ -98,9 +102,17 @@ def test_real_traces_are_read_whole(shared, name, requests):
 
 
 def test_blocks_of_one_name_are_shared(tmp_path):
-    rows = (0, 1_300, 5, [0, 1, 2]), (1, 1_400, 5, [0, 1, 3]), (2, 900, 5, [0, 4]), (3, 90, 5, [])
+    rows = (
+        (0, 1_300, 5, [0, 1, 2]),
+        (1, 1_400, 5, [0, 1, 3]),
+        (2, 900, 5, [0, 4]),
+        (3, 90, 5, []),
+    )
     trace = read_trace(written(tmp_path, "t.jsonl", moon(*rows)))
-    assert trace.stretches == (Stretch(parent=-1, tokens=512), Stretch(parent=0, tokens=512))
+    assert trace.stretches == (
+        Stretch(parent=-1, tokens=512),
+        Stretch(parent=0, tokens=512),
+    )
     assert [request.stretch for request in trace.requests] == [1, 1, 0, -1]
 
 
@@ -122,7 +134,8 @@ def test_the_simulator_finds_what_analyze_says_when_nothing_is_forgotten(shared)
     path = shared / "data" / "mooncake_trace" / "conversation_trace.jsonl"
     trace = read_trace(path)
     requests = [
-        replace(r, output_tokens=1, arrival_s=1e3 * n) for n, r in enumerate(trace.requests)
+        replace(r, output_tokens=1, arrival_s=1e3 * n)
+        for n, r in enumerate(trace.requests)
     ]
     ample = args(max_num_batched_tokens=200_000, kv_cache_tokens=1 << 28)
     run = simulate(requests, ample, vllm="0.28", stretches=trace.stretches)

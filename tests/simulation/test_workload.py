@@ -30,10 +30,15 @@ TREE = (Stretch(parent=-1, tokens=64), Stretch(parent=0, tokens=160))
 
 
 def known(
-    name: str, lengths: tuple[int, ...] = LENGTHS, ends: tuple[int, ...] = ENDS, **more: Any
+    name: str,
+    lengths: tuple[int, ...] = LENGTHS,
+    ends: tuple[int, ...] = ENDS,
+    **more: Any,
 ) -> DatasetProfile:
     parents, tokens = Numbers([-1, 0]), Numbers([64, 160])
-    sharing = Sharing(lengths=Numbers(lengths), ends=Numbers(ends), parents=parents, tokens=tokens)
+    sharing = Sharing(
+        lengths=Numbers(lengths), ends=Numbers(ends), parents=parents, tokens=tokens
+    )
     return dataset(name, lengths, sharing=sharing, **more)
 
 
@@ -54,7 +59,11 @@ AS_SENT = [(500, 224), (300, 64), (900, 224), (300, 64), (700, 224), (100, 0)]
 
 def test_datasets_are_sent_one_after_the_other_and_share_nothing_with_each_other():
     alone, workload = drawn(known("a")), drawn(known("a"), known("b"))
-    assert (pairs(alone), alone.order, alone.stretches) == (AS_SENT, SendOrder.DATA, TREE)
+    assert (pairs(alone), alone.order, alone.stretches) == (
+        AS_SENT,
+        SendOrder.DATA,
+        TREE,
+    )
     assert pairs(workload) == AS_SENT * 2
     first, second = ({r.stretch for r in half} - {NOTHING} for half in halves(workload))
     assert first.isdisjoint(second)
@@ -77,7 +86,9 @@ LM_EVAL = {
 
 
 @pytest.mark.parametrize(
-    ("data", "asked"), [({}, {"order": SendOrder.LONGEST}), (LM_EVAL, {})], ids=["asked", "lm-eval"]
+    ("data", "asked"),
+    [({}, {"order": SendOrder.LONGEST}), (LM_EVAL, {})],
+    ids=["asked", "lm-eval"],
 )
 @pytest.mark.parametrize("seed", [0, 1])
 def test_longest_first_keeps_together_what_begins_alike(data, asked, seed):
@@ -94,7 +105,9 @@ def test_tasks_of_lm_eval_among_others_stay_in_their_order():
 
 
 def test_shuffled_is_another_order_for_another_seed_and_keeps_what_is_shared():
-    one, other = (drawn(known("a"), order=SendOrder.SHUFFLED, seed=seed) for seed in (1, 2))
+    one, other = (
+        drawn(known("a"), order=SendOrder.SHUFFLED, seed=seed) for seed in (1, 2)
+    )
     assert pairs(one) != pairs(other)
     assert Counter(pairs(one)) == Counter(pairs(other)) == Counter(AS_SENT)
 
@@ -106,9 +119,13 @@ def test_a_sample_is_spread_over_the_lengths_and_stays_in_order():
     workload = drawn(many, count=100)
     where = {tokens: place for place, tokens in enumerate(lengths)}
     once = {tokens for tokens, times in Counter(lengths).items() if times == 1}
-    places = [where[r.prompt_tokens] for r in workload.requests if r.prompt_tokens in once]
+    places = [
+        where[r.prompt_tokens] for r in workload.requests if r.prompt_tokens in once
+    ]
     assert places == sorted(places)
-    ranks = sorted(sum(other <= r.prompt_tokens for other in lengths) for r in workload.requests)
+    ranks = sorted(
+        sum(other <= r.prompt_tokens for other in lengths) for r in workload.requests
+    )
     assert all(0 <= rank - 10 * part <= 15 for part, rank in enumerate(ranks))
     stretches = {(r.prompt_tokens, r.stretch) for r in workload.requests}
     assert stretches <= {(n, place % 2) for place, n in enumerate(lengths)}
@@ -147,10 +164,16 @@ def test_scored_prompts_of_a_log_find_nothing_among_others_that_generate():
 @pytest.mark.parametrize(
     ("room", "output", "left_out"), [(600, 100, 2), (599, 100, 3), (600, None, 3)]
 )
-def test_what_leaves_no_room_for_its_answer_is_left_out_and_counted(room, output, left_out):
-    workload = drawn(known("a"), room=room, output=output)  # the longest that fits has 500 tokens
+def test_what_leaves_no_room_for_its_answer_is_left_out_and_counted(
+    room, output, left_out
+):
+    workload = drawn(
+        known("a"), room=room, output=output
+    )  # the longest that fits has 500 tokens
     assert drawn(dataset("b", LENGTHS), room=room, output=output).left_out == left_out
-    assert [r.prompt_tokens for r in workload.requests] == [500, 300, 300, 100][left_out - 2 :]
+    assert [r.prompt_tokens for r in workload.requests] == [500, 300, 300, 100][
+        left_out - 2 :
+    ]
     assert workload.left_out == left_out
 
 
@@ -214,7 +237,9 @@ def test_requests_beside_each_other_read_together_what_they_share():
     assert workload_module.parts([2, 1, 1], 4, random.Random(0)) == [0, 0, 1, 2]
 
 
-@pytest.mark.parametrize("text", ["", "4", "4/h", "fast", "0/s", "-1/s", "inf/s", "nan/s", "/s"])
+@pytest.mark.parametrize(
+    "text", ["", "4", "4/h", "fast", "0/s", "-1/s", "inf/s", "nan/s", "/s"]
+)
 def test_what_is_no_rate_is_refused(text):
     with pytest.raises(UsageError):
         arrival_rate(text)

@@ -38,7 +38,10 @@ def trace(
     kind, policy = FastScheduler if fast else Scheduler, Policy(name, settings, rules)
     scheduler = kind(policy, pool, AttentionWindow())
     paths = block_paths([Stretch(**stretch) for stretch in stretches], pool.block_size)
-    states = [_state(place, asked, paths, pool.block_size) for place, asked in enumerate(requests)]
+    states = [
+        _state(place, asked, paths, pool.block_size)
+        for place, asked in enumerate(requests)
+    ]
     coming = Arrivals(states, concurrency or len(states))
     steps: list[Seen] = []
     flying: deque[Step] = deque()
@@ -47,11 +50,15 @@ def trace(
             scheduler.waiting.add(request)
         if not (scheduler.running or scheduler.waiting or coming):
             break
-        decoding = tuple(scheduler.decoding) if isinstance(scheduler, FastScheduler) else ()
+        decoding = (
+            tuple(scheduler.decoding) if isinstance(scheduler, FastScheduler) else ()
+        )
         step = scheduler.schedule()
         if step:
             preempted = sorted(request.id for request in step.preempted)
-            steps.append({"tokens": _tokens(scheduler, step, decoding), "preempted": preempted})
+            steps.append(
+                {"tokens": _tokens(scheduler, step, decoding), "preempted": preempted}
+            )
             steps[-1] |= {"free": scheduler.kv_cache.num_free} if with_free else {}
         flying.append(step)
         while len(flying) > int(rules.async_scheduling):
@@ -61,7 +68,9 @@ def trace(
     return steps
 
 
-def _tokens(scheduler: Scheduler, step: Step, decoding: tuple[RequestState, ...]) -> dict[int, int]:
+def _tokens(
+    scheduler: Scheduler, step: Step, decoding: tuple[RequestState, ...]
+) -> dict[int, int]:
     """The fast scheduler names no request that just goes on decoding."""
     asked = step.num_scheduled_tokens
     unasked = [
@@ -71,10 +80,15 @@ def _tokens(scheduler: Scheduler, step: Step, decoding: tuple[RequestState, ...]
         and isinstance(scheduler, FastScheduler)
         and (request in scheduler.decoding or request in step.ended)
     ]
-    return {request.id: tokens for request, tokens in [*((r, 1) for r in unasked), *asked.items()]}
+    return {
+        request.id: tokens
+        for request, tokens in [*((r, 1) for r in unasked), *asked.items()]
+    }
 
 
-def _state(place: int, asked: dict[str, Any], paths: list[Path], size: int) -> RequestState:
+def _state(
+    place: int, asked: dict[str, Any], paths: list[Path], size: int
+) -> RequestState:
     stretch = asked.get("stretch", -1)
     return RequestState(
         place,

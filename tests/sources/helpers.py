@@ -42,10 +42,16 @@ class Read:
     unit: str = ""
 
 
-def read(place: Path | str | Source, columns: list[str] | None = None, **options: Any) -> Read:
+def read(
+    place: Path | str | Source, columns: list[str] | None = None, **options: Any
+) -> Read:
     """Everything in one source; a ChunkscopeError on the way is kept, any other is a bug."""
     result, problems, chosen = Read(), Problems(), ReadOptions(**options)
-    source = place if isinstance(place, Source) else discover([str(place)], options=chosen)[0][0]
+    source = (
+        place
+        if isinstance(place, Source)
+        else discover([str(place)], options=chosen)[0][0]
+    )
     try:
         with RecordReader(source, chosen, problems) as reader:
             result.head = reader.head()

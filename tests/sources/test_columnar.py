@@ -48,12 +48,16 @@ def test_nested_and_unusual_types_become_plain_values(tmp_path, name, write):
             "label": pa.array(["x", "x"]).dictionary_encode(),
             "turns": pa.array([["one", "two"], []]),
             "ctxs": pa.array([[{"text": "t"}], None]),
-            "map": pa.array([[("role", "user")], []], pa.map_(pa.string(), pa.string())),
+            "map": pa.array(
+                [[("role", "user")], []], pa.map_(pa.string(), pa.string())
+            ),
         }
     )
     write(table, tmp_path / name)
     first = {"turns": ["one", "two"], "ctxs": [{"text": "t"}], "map": {"role": "user"}}
-    assert read(tmp_path / name, columns=["large", "label", "turns", "ctxs", "map"]).records == [
+    assert read(
+        tmp_path / name, columns=["large", "label", "turns", "ctxs", "map"]
+    ).records == [
         {"large": "a", "label": "x", **first},
         {"large": None, "label": "x", "turns": [], "ctxs": None, "map": {}},
     ]
@@ -73,12 +77,17 @@ def test_a_cut_file_is_an_input_error(tmp_path, name, write, keep):
 def test_a_column_whose_name_came_before_gets_a_number(tmp_path):
     columns = [pa.array(["a"]), pa.array(["b"])]
     pq.write_table(pa.Table.from_arrays(columns, ["q", "q"]), tmp_path / "x.parquet")
-    assert read(tmp_path / "x.parquet", columns=["q"]).records == [{"q": "a", "q_2": "b"}]
+    assert read(tmp_path / "x.parquet", columns=["q"]).records == [
+        {"q": "a", "q_2": "b"}
+    ]
 
 
 def test_long_rows_come_in_small_chunks(tmp_path):
     table = pa.table({"text": ["x" * 1_000_000] * 40})
-    for name, write in (("x.parquet", pq.write_table), ("x.feather", feather.write_feather)):
+    for name, write in (
+        ("x.parquet", pq.write_table),
+        ("x.feather", feather.write_feather),
+    ):
         write(table, tmp_path / name)
         (source,), _ = discover([str(tmp_path / name)], options=ReadOptions())
         with RecordReader(source, ReadOptions(), Problems()) as reader:
@@ -96,7 +105,9 @@ def save(folder, rows, shards=1):
     datasets.Dataset.from_list(rows).save_to_disk(folder, num_shards=shards)
 
 
-def test_a_saved_dataset_is_one_source_whatever_its_shards_and_a_dict_one_per_split(tmp_path):
+def test_a_saved_dataset_is_one_source_whatever_its_shards_and_a_dict_one_per_split(
+    tmp_path,
+):
     save(tmp_path / "mine", ROWS, shards=3)
     (source,), skipped = discover([str(tmp_path / "mine")], options=ReadOptions())
     assert (source.name, source.format, skipped) == ("mine", "saved", [])
@@ -104,13 +115,19 @@ def test_a_saved_dataset_is_one_source_whatever_its_shards_and_a_dict_one_per_sp
     assert (result.records, result.positions) == (ROWS, list(range(1, 10_001)))
     for split in ("train", "test"):
         save(tmp_path / "data" / "all" / split, ROWS[:3])
-    (tmp_path / "data" / "all" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    (tmp_path / "data" / "all" / "dataset_dict.json").write_text(
+        '{"splits": ["train", "test"]}'
+    )
     sources, _ = discover([str(tmp_path / "data")], options=ReadOptions())
     assert [(s.name, s.group) for s in sources] == [
         ("all/test", "data/all"),
         ("all/train", "data/all"),
     ]
     assert read(sources[1]).records == ROWS[:3]
-    (tmp_path / "mine" / "state.json").write_text('{"_data_files": [{"filename": "../../etc/x"}]}')
-    with pytest.raises(InputError, match=r"state\.json"):  # it points outside its folder
+    (tmp_path / "mine" / "state.json").write_text(
+        '{"_data_files": [{"filename": "../../etc/x"}]}'
+    )
+    with pytest.raises(
+        InputError, match=r"state\.json"
+    ):  # it points outside its folder
         discover([str(tmp_path / "mine")], options=ReadOptions())

@@ -20,7 +20,9 @@ from tests.sources.helpers import PACKERS, archive
 
 TEXTS = ["hello there", "how are you, café?"]
 RECORDS = [{"prompt": text} for text in TEXTS]
-LINES = b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in RECORDS)
+LINES = b"".join(
+    json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in RECORDS
+)
 CSV = b'prompt\nhello there\n"how are you, caf\xc3\xa9?"\n'
 TABLE = b'id,prompt\n1,hello there\n2,"how are you, caf\xc3\xa9?"\n'
 DATA = {
@@ -59,20 +61,30 @@ def test_every_text_format_and_compression(tmp_path: Path, lengths) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le", "gb18030", "hex"])
-def test_an_encoding_can_be_named_and_lines_of_text_are_prompts(tmp_path, lengths, encoding):
+def test_an_encoding_can_be_named_and_lines_of_text_are_prompts(
+    tmp_path, lengths, encoding
+):
     is_known = encoding != "hex"  # which is no encoding of text
     options = f'[analyze]\nencoding = "{encoding}"\nper_line = true\n'
     (tmp_path / "chunkscope.toml").write_text(options)
     for name, text in (("x.jsonl", LINES.decode()), ("x.txt", "\n".join(TEXTS))):
         (tmp_path / name).write_bytes(text.encode(encoding if is_known else "utf-8"))
     run = analyze(tmp_path, "x.jsonl", "x.txt")
-    assert (run.code, is_known or encoding in run.err) == (0 if is_known else 2, True), run.err
+    assert (run.code, is_known or encoding in run.err) == (
+        0 if is_known else 2,
+        True,
+    ), run.err
     for dataset in run.profile["datasets"] if is_known else ():
         assert dataset["lengths"] == lengths, dataset["path"]
 
 
 ARCHIVES = ["p.zip", "p.tar", "p.tar.gz", "p.tar.bz2", "p.tar.xz", "p.tar.zst", "p.tgz"]
-MEMBERS = {"a/x.jsonl": LINES, "y.csv": CSV, "z.jsonl.gz": gzip.compress(LINES), "README": b"no"}
+MEMBERS = {
+    "a/x.jsonl": LINES,
+    "y.csv": CSV,
+    "z.jsonl.gz": gzip.compress(LINES),
+    "README": b"no",
+}
 
 
 def test_every_archive_table_and_saved_dataset(tmp_path: Path, lengths) -> None:
@@ -87,7 +99,9 @@ def test_every_archive_table_and_saved_dataset(tmp_path: Path, lengths) -> None:
     rows = datasets.Dataset.from_list(RECORDS)
     rows.save_to_disk(tmp_path / "saved")
     datasets.DatasetDict(test=rows).save_to_disk(tmp_path / "splits")
-    (tmp_path / "x.parquet.gz").write_bytes(gzip.compress((tmp_path / "x.parquet").read_bytes()))
+    (tmp_path / "x.parquet.gz").write_bytes(
+        gzip.compress((tmp_path / "x.parquet").read_bytes())
+    )
     for name in ARCHIVES:
         (tmp_path / name).write_bytes(archive(name, MEMBERS))
     others = ("x.parquet", "x.parquet.gz", "x.arrow", "saved", "splits")
@@ -98,7 +112,9 @@ def test_every_archive_table_and_saved_dataset(tmp_path: Path, lengths) -> None:
         assert dataset["lengths"] == lengths, dataset["path"]
 
 
-@pytest.mark.parametrize("data", [LINES, TABLE, gzip.compress(LINES)], ids=["jsonl", "csv", "gz"])
+@pytest.mark.parametrize(
+    "data", [LINES, TABLE, gzip.compress(LINES)], ids=["jsonl", "csv", "gz"]
+)
 def test_standard_input(tmp_path: Path, lengths, data: bytes) -> None:
     run = analyze(tmp_path, "-", stdin=data)
     assert (run.code, run.dataset["lengths"]) == (0, lengths), run.err
@@ -121,20 +137,28 @@ def test_web_addresses_are_read_and_keep_their_secrets(tmp_path: Path, lengths) 
     assert run.dataset["path"] == f"{address}/x.jsonl"
     assert b"hidden" not in (run.written or b"")
     for one in (run, others):
-        assert {str(d["lengths"]) for d in one.profile["datasets"]} == {str(lengths)}, one.err
+        assert {str(d["lengths"]) for d in one.profile["datasets"]} == {str(lengths)}, (
+            one.err
+        )
     assert len(others.profile["datasets"]) == len(DATA) + 3 * len(ARCHIVES)
 
 
-def test_a_web_server_without_ranges_is_read_from_front_to_back(tmp_path: Path, lengths) -> None:
+def test_a_web_server_without_ranges_is_read_from_front_to_back(
+    tmp_path: Path, lengths
+) -> None:
     (tmp_path / "www").mkdir()
     (tmp_path / "www" / "x.jsonl").write_bytes(LINES)
-    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    handler = type(
+        "Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}
+    )
     with served(partial(handler, directory=str(tmp_path / "www"))) as address:
         run = analyze(tmp_path, f"{address}/x.jsonl")
     assert (run.code, run.dataset["lengths"]) == (0, lengths), run.err
 
 
-def test_a_file_that_is_cut_on_its_way_is_a_failure_and_the_others_count(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_on_its_way_is_a_failure_and_the_others_count(
+    tmp_path: Path,
+) -> None:
     answers = {
         "/cut.jsonl": (200, LINES * 9_000, len(LINES) * 9_000 + 3_000),
         "/few.csv": (200, CSV, len(CSV)),
@@ -173,7 +197,9 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, name: str) -> None:
         (place / name).write_bytes(whole[: len(whole) // 2])
     assert name in refused(tmp_path, name)
     (tmp_path / "d" / "a.jsonl").write_bytes(LINES)
-    assert re.search(rf"(?m)^error: .*d/{name}", refused(tmp_path, "d")), "nor skipped in a folder"
+    assert re.search(rf"(?m)^error: .*d/{name}", refused(tmp_path, "d")), (
+        "nor skipped in a folder"
+    )
 
 
 def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
@@ -182,13 +208,22 @@ def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
 
 
 PROMPTS = [*['"a b"'] * 5, "3", "{}", "[3]", '"\\ud800"']
-CHATS = [*['[{"role": "user", "content": ""}]'] * 6, "[]", "3", "[3]", '[{"role": "x"}]', "[{}]"]
+CHATS = [
+    *['[{"role": "user", "content": ""}]'] * 6,
+    "[]",
+    "3",
+    "[3]",
+    '[{"role": "x"}]',
+    "[{}]",
+]
 BROKEN = {
     "cells.csv": b'question,n\nwhy,3\nso\n\xe9,3\n"open',
     "chats.jsonl": "\n".join(f'{{"messages": {chat}}}' for chat in CHATS).encode(),
     "bare.jsonl": b"{}",
     "odd.jsonl": b'{"alpha": "a b", "beta": "c d"}',
-    "rows.jsonl": "\n".join([*(f'{{"prompt": {one}}}' for one in PROMPTS), "{}", "[]"]).encode(),
+    "rows.jsonl": "\n".join(
+        [*(f'{{"prompt": {one}}}' for one in PROMPTS), "{}", "[]"]
+    ).encode(),
     "nul.jsonl": b"\0" * 5_000,
     "text.parquet": b"PAR1 and then not",
     "cut.jsonl.gz": gzip.compress(LINES)[:30],
@@ -196,7 +231,9 @@ BROKEN = {
 }
 
 
-def test_what_is_wrong_is_said_and_kept_as_codes_and_values(tmp_path: Path, monkeypatch) -> None:
+def test_what_is_wrong_is_said_and_kept_as_codes_and_values(
+    tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name, data in ({"fine.jsonl": LINES} | BROKEN).items():
         (tmp_path / name).write_bytes(data)
@@ -210,8 +247,13 @@ def test_what_is_wrong_is_said_and_kept_as_codes_and_values(tmp_path: Path, monk
         if dataset["failure"]:  # Python says the same, where nothing else was counted
             with pytest.raises(chunkscope.ChunkscopeError) as raised:
                 chunkscope.analyze(dataset["path"])
-            assert f"error: {dataset['name']}: {raised.value}".partition("\n")[0] in run.err
+            assert (
+                f"error: {dataset['name']}: {raised.value}".partition("\n")[0]
+                in run.err
+            )
             assert raised.value.__notes__[0] in run.err
     kept = json.dumps([(dataset["bad_rows"], dataset["failure"]) for dataset in broken])
-    assert not re.search("[a-z]+ [a-z]+ ", re.sub('"why": ".*?"', "", kept))  # a library said why
+    assert not re.search(
+        "[a-z]+ [a-z]+ ", re.sub('"why": ".*?"', "", kept)
+    )  # a library said why
     assert len({*re.findall('"code": "(.*?)"', kept)}) == 17

@@ -30,7 +30,9 @@ def tree(tmp_path, monkeypatch):
 
 
 def find(*paths, options=None, **filters):
-    return discover([str(path) for path in paths], options=options or ReadOptions(), **filters)
+    return discover(
+        [str(path) for path in paths], options=options or ReadOptions(), **filters
+    )
 
 
 def names(*paths, **filters):
@@ -46,7 +48,11 @@ def skipped(*paths, **filters):
 
 def test_a_folder_is_walked_in_order_and_each_folder_is_a_group(tree):
     root = tree(
-        {"data/b.csv": b"a,b\n1,2\n", "data/a.jsonl.gz": gzip.compress(ROW), "data/r/x.json": b"[]"}
+        {
+            "data/b.csv": b"a,b\n1,2\n",
+            "data/a.jsonl.gz": gzip.compress(ROW),
+            "data/r/x.json": b"[]",
+        }
     )
     assert [(s.name, s.group, s.path, s.format) for s in find("data/")[0]] == [
         ("a", "data", "data/a.jsonl.gz", "jsonl"),
@@ -54,15 +60,32 @@ def test_a_folder_is_walked_in_order_and_each_folder_is_a_group(tree):
         ("r/x", "data/r", "data/r/x.json", "json"),
     ]
     (alone,), _ = find("data/b.csv")
-    assert (alone.name, alone.group, alone.path, alone.bytes) == ("b", "", "data/b.csv", 8)
+    assert (alone.name, alone.group, alone.path, alone.bytes) == (
+        "b",
+        "",
+        "data/b.csv",
+        8,
+    )
     here = [(s.group, s.path) for s in find(".")[0]]
-    assert here[2] == (f"{root.name}/data/r", "data/r/x.json"), "the current folder by its name"
+    assert here[2] == (f"{root.name}/data/r", "data/r/x.json"), (
+        "the current folder by its name"
+    )
 
 
 def test_what_is_left_out_of_a_folder_is_said(tree):
     picture = b"\x89PNG\r\n\x1a\n\0\0\0\r"
-    others = {"requirements.txt": b"", "LICENSE": b"", "license-mit.txt": b"", "run.py": b"print()"}
-    others |= {"a.png": picture, "b.jsonl": picture, "dataset_infos.json": b"", "config.json": b""}
+    others = {
+        "requirements.txt": b"",
+        "LICENSE": b"",
+        "license-mit.txt": b"",
+        "run.py": b"print()",
+    }
+    others |= {
+        "a.png": picture,
+        "b.jsonl": picture,
+        "dataset_infos.json": b"",
+        "config.json": b"",
+    }
     hidden = {".hidden.jsonl": ROW, ".git/x.jsonl": ROW}
     files = {"x.jsonl": ROW, "licensed_drivers.txt": b"a prompt"} | others | hidden
     tree({f"data/{name}": data for name, data in files.items()})
@@ -79,8 +102,12 @@ def test_what_is_left_out_of_a_folder_is_said(tree):
         pytest.param("é".encode() * 3000, "text", id="text cut inside a character"),
         pytest.param(b"question,answer\nwhy,x\n", "csv", id="a table"),
         pytest.param(b"question,answer\n", "text", id="a header alone"),
-        pytest.param(b"question,a\n" + b"b,c\n" * 9 + b"d\n", "csv", id="nearly all of a width"),
-        pytest.param(b"question,a\n" + b"b,c\n" * 8 + b"d\n", "text", id="too few of a width"),
+        pytest.param(
+            b"question,a\n" + b"b,c\n" * 9 + b"d\n", "csv", id="nearly all of a width"
+        ),
+        pytest.param(
+            b"question,a\n" + b"b,c\n" * 8 + b"d\n", "text", id="too few of a width"
+        ),
         pytest.param(b"x" * 50 + b"\0", "text", id="a stray NUL"),
         pytest.param(b"x" * 50 + b"caf\xe9", "text", id="Latin-1"),
     ],
@@ -92,15 +119,27 @@ def test_a_file_named_by_itself_is_known_by_its_content(tree, data, format_name)
 
 
 def test_a_workbook_is_no_archive_of_data(tree):
-    tree({"x.xlsx": archive("x.zip", {"[Content_Types].xml": b"<Types/>", "xl/a.xml": b"<a/>"})})
+    tree(
+        {
+            "x.xlsx": archive(
+                "x.zip", {"[Content_Types].xml": b"<Types/>", "xl/a.xml": b"<a/>"}
+            )
+        }
+    )
     with pytest.raises(InputError, match="Office"):
         find("x.xlsx")
 
 
 def test_a_format_can_be_forced_also_of_what_an_archive_holds(tree):
-    tree({"d/x.data": ROW, "d/y.txt": ROW, "d/z.zip": archive("z.zip", {"x.data": ROW})})
+    tree(
+        {"d/x.data": ROW, "d/y.txt": ROW, "d/z.zip": archive("z.zip", {"x.data": ROW})}
+    )
     sources, _ = find("d", options=ReadOptions(input_format="jsonl"))
-    assert [s.name for s in sources if s.format == "jsonl"] == ["x.data", "y", "z/x.data"]
+    assert [s.name for s in sources if s.format == "jsonl"] == [
+        "x.data",
+        "y",
+        "z/x.data",
+    ]
     with pytest.raises(UsageError, match="input_format"):
         find("d", options=ReadOptions(input_format="pickle"))
 
@@ -113,7 +152,9 @@ def test_no_permission_is_an_error_for_a_named_file_and_a_skip_in_a_folder(tree)
     assert skipped("data") == {"data/x.jsonl"}
 
 
-def test_a_file_in_a_folder_that_may_not_be_entered_is_not_called_missing(tree, monkeypatch):
+def test_a_file_in_a_folder_that_may_not_be_entered_is_not_called_missing(
+    tree, monkeypatch
+):
     tree({"data/x.jsonl": ROW})
     error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     for name in ("stat", "lstat"):
@@ -159,7 +200,10 @@ def test_a_name_that_is_no_text_can_still_be_shown(tree):
 def test_a_glob_finds_files_below_its_fixed_part(tree):
     tree({"data/a/x.jsonl": ROW, "data/b/c/x.jsonl": ROW, "data/b/y.csv": b"a,b\n"})
     sources, _ = find("data/**/*.jsonl")
-    assert [(s.name, s.group) for s in sources] == [("a/x", "data/a"), ("b/c/x", "data/b/c")]
+    assert [(s.name, s.group) for s in sources] == [
+        ("a/x", "data/a"),
+        ("b/c/x", "data/b/c"),
+    ]
     assert names("data/*/x.jsonl") == ["a/x"]
     assert names("data/*") == ["a/x", "b/c/x", "b/y"]
     tree({"x[1].jsonl": ROW, "x1.jsonl": ROW})
@@ -170,10 +214,16 @@ def test_a_glob_finds_files_below_its_fixed_part(tree):
 
 
 def test_include_and_exclude_match_the_relative_path_or_the_name(tree):
-    tree({"d/a.jsonl": ROW, "d/b.csv": b"a,b\n", "d/s/a.jsonl": ROW, "d/s/c.jsonl": ROW})
+    tree(
+        {"d/a.jsonl": ROW, "d/b.csv": b"a,b\n", "d/s/a.jsonl": ROW, "d/s/c.jsonl": ROW}
+    )
     assert names("d", include=["*.jsonl"]) == ["a", "s/a", "s/c"]
     assert names("d", include=["s/*"]) == ["s/a", "s/c"]
-    assert names("d", include=["**/*.jsonl"]) == names("d/**/*.jsonl") == ["a", "s/a", "s/c"]
+    assert (
+        names("d", include=["**/*.jsonl"])
+        == names("d/**/*.jsonl")
+        == ["a", "s/a", "s/c"]
+    )
     assert names("d", exclude=["a.jsonl"]) == ["b", "s/c"]
     assert names("d", exclude=["s"]) == ["a", "b"]
     assert names("d", include=["*.jsonl"], exclude=["s/c*"]) == ["a", "s/a"]
@@ -205,7 +255,9 @@ MEMBERS = {
 
 
 @pytest.mark.parametrize("name", ["p.zip", "p.tar", "p.tar.gz"])
-def test_each_member_is_a_source_read_in_any_order_and_the_archive_its_group(tree, name):
+def test_each_member_is_a_source_read_in_any_order_and_the_archive_its_group(
+    tree, name
+):
     tree({"data/x.jsonl": ROW, f"data/{name}": archive(name, MEMBERS)})
     sources, left_out = find("data")
     assert [(s.name, s.group, s.path) for s in sources] == [

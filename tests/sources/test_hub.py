@@ -34,9 +34,14 @@ def cached(tmp_path):
         folder.mkdir(parents=True)
         for split in splits:
             rows = [{"question": f"{split} {i}", "answer": i} for i in range(3)]
-            (folder / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+            (folder / f"{split}.jsonl").write_text(
+                "".join(json.dumps(r) + "\n" for r in rows)
+            )
         datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
-        shutil.move(tmp_path / "cache" / folder.name, tmp_path / "cache" / repo.replace("/", "___"))
+        shutil.move(
+            tmp_path / "cache" / folder.name,
+            tmp_path / "cache" / repo.replace("/", "___"),
+        )
 
     return build
 
@@ -65,10 +70,16 @@ def test_analyze_counts_the_split_that_it_names(cached, tmp_path, splits, chosen
     cached(splits)
     run = analyze(tmp_path, "hf:org/mini_set")
     assert (run.code, run.dataset["rows"]) == (0, 3), run.err
-    assert run.dataset["path"] == f"hf:{run.dataset['name']}" == f"hf:org/mini_set@{chosen}"
+    assert (
+        run.dataset["path"]
+        == f"hf:{run.dataset['name']}"
+        == f"hf:org/mini_set@{chosen}"
+    )
 
 
-def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(cached, tmp_path, monkeypatch):
+def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(
+    cached, tmp_path, monkeypatch
+):
     cached(["test"])
     (tmp_path / "org" / "mini_set").mkdir(parents=True)
     (tmp_path / "org" / "mini_set" / "test.jsonl").write_text('{"question": "local"}\n')
@@ -92,15 +103,30 @@ def behind(cause, error):
     ("shown", "error", "kind", "hint"),
     [
         ("hf:org/name", ConnectionError("no route"), MissingError, "HF_TOKEN"),
-        ("hf:org/name", OSError("x: LocalEntryNotFoundError: y"), MissingError, "HF_TOKEN"),
-        ("hf:org/name", datasets.exceptions.DatasetNotFoundError("x"), MissingError, "HF_TOKEN"),
+        (
+            "hf:org/name",
+            OSError("x: LocalEntryNotFoundError: y"),
+            MissingError,
+            "HF_TOKEN",
+        ),
+        (
+            "hf:org/name",
+            datasets.exceptions.DatasetNotFoundError("x"),
+            MissingError,
+            "HF_TOKEN",
+        ),
         ("hf:org/name", ValueError("Config name is missing"), InputError, "@split"),
         ("s3://bucket/x", ValueError("odd"), InputError, "again"),
         ("s3://bucket/x", AnswerError(499), InputError, "name"),
         ("s3://bucket/x", AnswerError(500), InputError, "again"),
         ("s3://bucket/x", behind(AnswerError(503), OSError("x")), InputError, "again"),
         ("s3://bucket/x", FileNotFoundError("x"), InputError, "name"),
-        ("s3://bucket/x", behind(PermissionError("x"), OSError("x")), InputError, "AWS_PROFILE"),
+        (
+            "s3://bucket/x",
+            behind(PermissionError("x"), OSError("x")),
+            InputError,
+            "AWS_PROFILE",
+        ),
         ("s3://bucket/x", TimeoutError("slow"), InputError, "AWS_ENDPOINT_URL"),
         ("data/x", PermissionError(13, "Denied"), InputError, "ls -l data/x"),
         ("data/x", OSError("cut"), InputError, "damaged"),
@@ -108,12 +134,17 @@ def behind(cause, error):
 )
 def test_what_a_library_raises_becomes_one_of_our_errors(shown, error, kind, hint):
     explained = remote.explained(shown, error)
-    assert (isinstance(explained, kind), hint in explained.hint) == (True, True), explained.hint
+    assert (isinstance(explained, kind), hint in explained.hint) == (True, True), (
+        explained.hint
+    )
     assert shown in explained.message
 
 
 def test_while_files_are_looked_for_a_place_without_access_is_missing():
-    for error, kind in ((PermissionError("x"), MissingError), (OSError("x"), InputError)):
+    for error, kind in (
+        (PermissionError("x"), MissingError),
+        (OSError("x"), InputError),
+    ):
         with pytest.raises(kind), remote.explaining("s3://bucket/", is_search=True):
             raise error
         with pytest.raises(InputError), remote.explaining("s3://bucket/x"):
@@ -126,7 +157,13 @@ def test_while_files_are_looked_for_a_place_without_access_is_missing():
 def bucket():
     """A folder of another machine, as fsspec shows it."""
     system = fsspec.filesystem("memory")
-    names = ("few.csv", "more/few.csv", "more/.hidden/x.jsonl", "more/README.md", "more/deep/y.csv")
+    names = (
+        "few.csv",
+        "more/few.csv",
+        "more/.hidden/x.jsonl",
+        "more/README.md",
+        "more/deep/y.csv",
+    )
     system.pipe({f"/evals/{name}": b"prompt\nhello there\n" for name in names})
     yield
     system.rm("/evals", recursive=True)
@@ -145,9 +182,15 @@ def bucket():
 @pytest.mark.usefixtures("bucket")
 def test_addresses_name_files_folders_and_globs(addresses, names, groups):
     sources, _ = discover(addresses, options=OFFLINE)
-    assert [(source.name, source.group) for source in sources] == [*zip(names, groups, strict=True)]
+    assert [(source.name, source.group) for source in sources] == [
+        *zip(names, groups, strict=True)
+    ]
     assert {source.bytes for source in sources} == {19}
     assert read(sources[0]).records == [{"prompt": "hello there"}]
-    for nothing in ("memory://nowhere/", "memory://evals/none.jsonl", "memory://evals/*.none"):
+    for nothing in (
+        "memory://nowhere/",
+        "memory://evals/none.jsonl",
+        "memory://evals/*.none",
+    ):
         with pytest.raises(InputError, match=nothing.replace("*", r"\*")):
             discover([nothing], options=OFFLINE)

@@ -25,12 +25,18 @@ def test_the_head_shows_many_rows_however_long_the_first_is():
     head = read_bytes("x.jsonl", "\n".join(map(json.dumps, rows)).encode()).head
     assert len(head) >= 100
     assert head[0] == rows[0]
-    assert head[-1]["task"] > "140", "sets are often sorted: their first rows are all of one kind"
+    assert head[-1]["task"] > "140", (
+        "sets are often sorted: their first rows are all of one kind"
+    )
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "txt", "parquet", "jsonl.gz"])
+@pytest.mark.parametrize(
+    "suffix", ["jsonl", "json", "csv", "txt", "parquet", "jsonl.gz"]
+)
 def test_a_git_lfs_pointer_is_no_data(suffix):
-    data = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+    data = (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+    )
     result = read_bytes(f"x.{suffix}", data)
     assert "Git LFS pointer" in result.error.message
     assert (result.records, result.bad) == ([], [])
@@ -41,7 +47,10 @@ def test_a_git_lfs_pointer_is_no_data(suffix):
     [
         pytest.param(b'{"a": 1}\n{"a": 2}', id="no newline at the end"),
         pytest.param(b'{"a": 1}\r\n{"a": 2}\r\n', id="CRLF"),
-        *('\ufeff{"a": 1}\n{"a": 2}\n'.encode(f"utf-{form}") for form in ("8", "16-le", "32-be")),
+        *(
+            '\ufeff{"a": 1}\n{"a": 2}\n'.encode(f"utf-{form}")
+            for form in ("8", "16-le", "32-be")
+        ),
     ],
 )
 def test_every_kind_of_text_file_gives_the_same_rows(data):
@@ -86,7 +95,9 @@ def test_rows_on_the_edge_of_a_block_or_longer_than_one_stay_whole(sizes):
 
 def test_a_row_that_would_fill_the_memory_is_refused(monkeypatch):
     monkeypatch.setattr(json_rows, "MOST_ROW_BYTES", 1 << 20)
-    error = read_bytes("x.jsonl", gzip.compress(b'{"prompt": "' + b"a" * (8 << 20))).error
+    error = read_bytes(
+        "x.jsonl", gzip.compress(b'{"prompt": "' + b"a" * (8 << 20))
+    ).error
     assert "x.jsonl:1 " in error.message
 
 
@@ -97,7 +108,10 @@ def test_what_python_writes_beyond_json_and_odd_line_ends_inside_a_string_are_re
         "x.jsonl", line + b'\n{"b": -Infinity, "c": 123456789012345678901234567890}\n'
     )
     assert result.records[0] == {"a": text}
-    assert result.records[1] == {"b": float("-inf"), "c": 123456789012345678901234567890}
+    assert result.records[1] == {
+        "b": float("-inf"),
+        "c": 123456789012345678901234567890,
+    }
 
 
 # --- plain text ---------------------------------------------------------------------------------
@@ -123,14 +137,19 @@ def test_latin_1_is_a_bad_row_that_says_where(tmp_path):
 # -- compressed ------------------------------------------------------------------------------------
 
 
-LONG_ROWS = b"".join(b'{"b": "%s"}\n' % os.urandom(500).hex().encode() for _ in range(3000))
+LONG_ROWS = b"".join(
+    b'{"b": "%s"}\n' % os.urandom(500).hex().encode() for _ in range(3000)
+)
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_rows_before_a_cut_or_damage_are_read_and_then_it_is_said(suffix):
     name, packed = f"x.jsonl.{suffix}", PACKERS[suffix](LONG_ROWS)
     start, rest = packed[: len(packed) // 2], packed[len(packed) // 2 + 40 :]
-    cut, damaged = read_bytes(name, start), read_bytes(name, start + b"\xff" * 40 + rest)
+    cut, damaged = (
+        read_bytes(name, start),
+        read_bytes(name, start + b"\xff" * 40 + rest),
+    )
     assert 500 < len(cut.records) < 2000
     for error in (cut.error, damaged.error):
         assert isinstance(error, InputError)
@@ -152,7 +171,9 @@ def test_a_bomb_comes_out_in_bounded_pieces(tmp_path, suffix):
 
 def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
     form = path.rpartition("/")[2].split(".")[1]
-    return Source(name="x", group="", path=path, format=form, file=Path(path), bytes=size, **more)
+    return Source(
+        name="x", group="", path=path, format=form, file=Path(path), bytes=size, **more
+    )
 
 
 def bytes_of(path: Path, start: int, end: int) -> bytes:
@@ -178,7 +199,9 @@ def test_every_line_is_in_one_part(tmp_path_factory, parts, cuts, has_mark) -> N
 
 def test_the_parts_of_a_file_hold_all_its_rows_in_order(tmp_path):
     records = [{"q": f"{n}" * 50} for n in range(300)]
-    pq.write_table(pa.Table.from_pylist(records), tmp_path / "x.parquet", row_group_size=20)
+    pq.write_table(
+        pa.Table.from_pylist(records), tmp_path / "x.parquet", row_group_size=20
+    )
     lines = tmp_path / "x.jsonl"
     lines.write_text("".join(f'{{"q": "{row["q"]}"}}\n' for row in records))
     for path in (lines, tmp_path / "x.parquet"):
@@ -205,27 +228,42 @@ def test_only_large_files_that_have_places_to_begin_at_are_divided() -> None:
 
 
 SHAPES = [
-    pytest.param([{"q": "a"}, {"q": "b"}], [{"q": "a"}, {"q": "b"}], id="array of objects"),
+    pytest.param(
+        [{"q": "a"}, {"q": "b"}], [{"q": "a"}, {"q": "b"}], id="array of objects"
+    ),
     pytest.param(["a long prompt", "b"], ["a long prompt", "b"], id="array of strings"),
-    pytest.param({"canary": "x", "rows": [{"q": "a"}], "n": [1]}, [{"q": "a"}], id="under a key"),
+    pytest.param(
+        {"canary": "x", "rows": [{"q": "a"}], "n": [1]}, [{"q": "a"}], id="under a key"
+    ),
     pytest.param(
         {"question": ["a", "b"], "answer": [1, 2]},
         [{"question": "a", "answer": 1}, {"question": "b", "answer": 2}],
         id="columns",
     ),
-    pytest.param({"q": {"0": "a", "1": "b"}}, [{"q": "a"}, {"q": "b"}], id="columns of pandas"),
+    pytest.param(
+        {"q": {"0": "a", "1": "b"}}, [{"q": "a"}, {"q": "b"}], id="columns of pandas"
+    ),
     pytest.param(
         {"messages": {"0": [{"role": "user", "content": "hi"}], "1": []}},
         [{"messages": [{"role": "user", "content": "hi"}]}, {"messages": []}],
         id="chats as pandas writes them",
     ),
     pytest.param(
-        {"columns": ["q", "n"], "index": [0], "data": [["a", 1], ["b", 2]], "index_names": [None]},
+        {
+            "columns": ["q", "n"],
+            "index": [0],
+            "data": [["a", 1], ["b", 2]],
+            "index_names": [None],
+        },
         [{"q": "a", "n": 1}, {"q": "b", "n": 2}],
         id="split as pandas writes it",
     ),
-    pytest.param({"x1": {"q": "a"}, "x2": {"q": "b"}}, [{"q": "a"}, {"q": "b"}], id="by number"),
-    pytest.param({"x": {"query": ""}, "y": {"query": ""}}, [{"query": ""}] * 2, id="by name"),
+    pytest.param(
+        {"x1": {"q": "a"}, "x2": {"q": "b"}}, [{"q": "a"}, {"q": "b"}], id="by number"
+    ),
+    pytest.param(
+        {"x": {"query": ""}, "y": {"query": ""}}, [{"query": ""}] * 2, id="by name"
+    ),
     *(
         pytest.param(row, [row], id=f"one row: {row}")
         for row in (
@@ -236,11 +274,18 @@ SHAPES = [
             {"in": {"q": "a"}, "out": {"q": "b"}},
             {"q": {"0": "a"}, "n": {"1": 2}},
             {"history": [{"role": "user", "content": "a"}] * 4},
-            {"chat": {"messages": [{"role": "user", "content": "a"}]}, "meta": {"n": 1}},
+            {
+                "chat": {"messages": [{"role": "user", "content": "a"}]},
+                "meta": {"n": 1},
+            },
         )
     ),
-    pytest.param({"rows": [{"role": "user"}]}, [{"role": "user"}], id="rows of a role alone"),
-    pytest.param({"features": [{"n": 0}], "rows": [{"q": 1}]}, [{"q": 1}], id="the hub's viewer"),
+    pytest.param(
+        {"rows": [{"role": "user"}]}, [{"role": "user"}], id="rows of a role alone"
+    ),
+    pytest.param(
+        {"features": [{"n": 0}], "rows": [{"q": 1}]}, [{"q": 1}], id="the hub's viewer"
+    ),
     pytest.param([], [], id="empty array"),
 ]
 
@@ -249,14 +294,18 @@ SHAPES = [
 def test_the_rows_are_found_in_any_shape(value, rows):
     result = read_bytes("x.json", json.dumps(value))
     if isinstance(value, list):
-        assert read_bytes("x.jsonl", json.dumps(value)).records == rows, "in spite of the name"
+        assert read_bytes("x.jsonl", json.dumps(value)).records == rows, (
+            "in spite of the name"
+        )
     large = read_bytes("x.json", json.dumps(value) + " " * (3 * CHUNK_BYTES))
     assert large.records == result.records
     assert (result.records, result.bad) == (rows, [])
     assert result.positions == list(range(1, len(rows) + 1))
 
 
-def test_a_document_that_would_fill_the_memory_is_refused_and_lines_are_not(monkeypatch):
+def test_a_document_that_would_fill_the_memory_is_refused_and_lines_are_not(
+    monkeypatch,
+):
     monkeypatch.setattr(json_rows, "MOST_DOCUMENT_BYTES", CHUNK_BYTES)
     for value in ([{"q": "x" * 1000}] * 2000, {"rows": ["x" * 3 * CHUNK_BYTES]}):
         assert "x.json" in read_bytes("x.json", json.dumps(value)).error.message
@@ -271,9 +320,13 @@ def test_json_lines_of_another_name_are_read_as_lines(bad, suffix):
     lines[bad - 1] = b'{"a": oops}'
     result = read_bytes(f"x.{suffix}", b"\n".join(lines))
     assert (result.format, result.unit) == ("jsonl", "line")
-    assert [record["a"] for record in result.records] == [n for n in (1, 2, 3) if n != bad]
+    assert [record["a"] for record in result.records] == [
+        n for n in (1, 2, 3) if n != bad
+    ]
     assert result.bad[0][0] == bad
-    assert len(read_bytes("x.txt", b"\n".join(lines), per_line=True).records) == 3, "if told so"
+    assert len(read_bytes("x.txt", b"\n".join(lines), per_line=True).records) == 3, (
+        "if told so"
+    )
     for end, rows in ((b"", 2), (b" Make it YAML.", 1)):
         assert len(read_bytes("x.txt", b'[{"a": 1},\n {"a": 2}]' + end).records) == rows
 
@@ -281,7 +334,10 @@ def test_json_lines_of_another_name_are_read_as_lines(bad, suffix):
 def test_rows_on_several_lines_each_are_read_whatever_the_name():
     rows = [{"a": [{"b": "} {"}, {"c": "}\n{"}], "n": n} for n in range(3)]
     text = "\n".join(json.dumps(row, indent=2) for row in rows)
-    assert [read_bytes(f"x.{kind}", text).records for kind in ("json", "jsonl")] == [rows, rows]
+    assert [read_bytes(f"x.{kind}", text).records for kind in ("json", "jsonl")] == [
+        rows,
+        rows,
+    ]
 
 
 @pytest.mark.parametrize("data", [b"", b"  \n ", b"\xef\xbb\xbf"])

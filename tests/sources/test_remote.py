@@ -31,15 +31,23 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         yield folder, address
 
 
-def test_a_bucket_is_read_as_a_folder_is(bucket: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_bucket_is_read_as_a_folder_is(
+    bucket: tuple[Path, str], tmp_path: Path
+) -> None:
     folder, _ = bucket
     near = analyze(folder.parent, "evals", "--no-cache")
     far = analyze(tmp_path, "s3://evals/")
     assert far.code == near.code == 3  # bad rows, and a file that is cut
-    for here, there in zip(near.profile["datasets"], far.profile["datasets"], strict=True):
+    for here, there in zip(
+        near.profile["datasets"], far.profile["datasets"], strict=True
+    ):
         assert there["path"] == f"s3://{here['path']}"
         assert bool(there["failure"]) == bool(here["failure"])
-        others = {"path", "failure", "digest"}  # nothing is read twice, so there is no digest
+        others = {
+            "path",
+            "failure",
+            "digest",
+        }  # nothing is read twice, so there is no digest
         assert {n: v for n, v in there.items() if n not in others} == {
             n: v for n, v in here.items() if n not in others
         }
@@ -51,7 +59,10 @@ def test_a_bucket_is_read_as_a_folder_is(bucket: tuple[Path, str], tmp_path: Pat
     ("environment", "named"),
     [
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "AWS_ACCESS_KEY_ID"),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}, "AWS_ENDPOINT_URL"),
+        (
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"},
+            "AWS_ENDPOINT_URL",
+        ),
     ],
 )
 def test_without_credentials_or_a_network_the_hint_names_what_to_set(
@@ -59,14 +70,18 @@ def test_without_credentials_or_a_network_the_hint_names_what_to_set(
 ) -> None:
     with s3_environment(bucket[1], **environment):
         run = analyze(tmp_path, "s3://evals/few.csv")
-    assert (run.code, "s3://evals" in run.err, named in run.err) == (4, True, True), run.err
+    assert (run.code, "s3://evals" in run.err, named in run.err) == (4, True, True), (
+        run.err
+    )
 
 
 @pytest.mark.parametrize(
     ("status", "code", "exit_code"),
     [(403, "SignatureDoesNotMatch", 4), (500, "InternalError", 3)],
 )
-def test_a_server_that_refuses_or_fails_is_a_sentence(tmp_path, status, code, exit_code) -> None:
+def test_a_server_that_refuses_or_fails_is_a_sentence(
+    tmp_path, status, code, exit_code
+) -> None:
     body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
     answers = {path: (status, body, len(body)) for path in ("/evals", "/evals/few.csv")}
     with (

@@ -5,7 +5,10 @@ import pytest
 
 from tests.sources.helpers import read_bytes
 
-ROWS = [{"question": "why, oh why?", "answer": "x"}, {"question": "how;so|?", "answer": "y"}]
+ROWS = [
+    {"question": "why, oh why?", "answer": "x"},
+    {"question": "how;so|?", "answer": "y"},
+]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -18,7 +21,11 @@ def test_the_delimiter_is_found(delimiter):
 
 
 def test_a_delimiter_can_be_given():
-    for data, delimiter in (("a:b\n1:2", ":"), ("a b\n1 2", " "), ("a\tb\n1\t2\n", "\\t")):
+    for data, delimiter in (
+        ("a:b\n1:2", ":"),
+        ("a b\n1 2", " "),
+        ("a\tb\n1\t2\n", "\\t"),
+    ):
         records = read_bytes("x.csv", data, delimiter=delimiter, header=True).records
         assert records == [{"a": "1", "b": "2"}]
 
@@ -26,7 +33,11 @@ def test_a_delimiter_can_be_given():
 def test_quotes_in_a_tsv_that_does_not_quote_are_text():
     data = 'question\tanswer\n"open\tx\nno quote\ty\n"also open\tz\n'
     result = read_bytes("x.tsv", data)
-    assert [row["question"] for row in result.records] == ['"open', "no quote", '"also open']
+    assert [row["question"] for row in result.records] == [
+        '"open',
+        "no quote",
+        '"also open',
+    ]
 
 
 def test_quoted_cells_may_hold_newlines_and_positions_are_where_rows_start():
@@ -52,7 +63,9 @@ def test_a_backslash_before_a_quote_is_spark_s_way_and_else_text():
     [
         pytest.param(b"\xef\xbb\xbfquestion,answer\r\nwhy,x\r\n", id="BOM and CRLF"),
         pytest.param(b"question,answer\rwhy,x\r", id="old Mac"),
-        pytest.param(b"question,answer\n\n\nwhy,x", id="blank lines, no newline at the end"),
+        pytest.param(
+            b"question,answer\n\n\nwhy,x", id="blank lines, no newline at the end"
+        ),
         pytest.param(b"question,answer\nwhy,x,\n", id="a comma more"),
         pytest.param(b"sep=^\r\nquestion^answer\r\nwhy^x\r\n", id="Excel's first line"),
         pytest.param("\ufeffquestion,answer\nwhy,x\n".encode("utf-16-le"), id="UTF-16"),
@@ -66,24 +79,44 @@ def test_every_kind_of_csv_gives_the_same_rows(data):
 @pytest.mark.parametrize(
     ("data", "names"),
     [
-        pytest.param("question,answer\nwhy,x\n", ["question", "answer"], id="known names"),
-        pytest.param("Best Answer,Source URL\nyes,a\n", ["Best Answer", "Source URL"], id="words"),
+        pytest.param(
+            "question,answer\nwhy,x\n", ["question", "answer"], id="known names"
+        ),
+        pytest.param(
+            "Best Answer,Source URL\nyes,a\n", ["Best Answer", "Source URL"], id="words"
+        ),
         pytest.param("#alpha,beta\n1,2\n3,4\n", ["#alpha", "beta"], id="unknown names"),
         pytest.param(",text\n0,a\n1,b\n", ["column0", "text"], id="pandas' index"),
-        pytest.param("id,text,\n0,a,\n1,b,\n", ["id", "text", "column2"], id="an empty column"),
+        pytest.param(
+            "id,text,\n0,a,\n1,b,\n", ["id", "text", "column2"], id="an empty column"
+        ),
         pytest.param('""\na\nb\n', ["column0"], id="no name at all"),
-        pytest.param("x,x\n1,2\n", ["column0", "column1"], id="a name twice is no header"),
+        pytest.param(
+            "x,x\n1,2\n", ["column0", "column1"], id="a name twice is no header"
+        ),
         pytest.param("text,text\na,b\n", ["text", "text_2"], id="unless it is known"),
         pytest.param("What is it?,3\nWho?,4\n", ["column0", "column1"], id="numbers"),
-        pytest.param("Paris,A\nRome,A\nOslo,B\n", ["column0", "column1"], id="labels come again"),
-        pytest.param("What is the point of all this?,A\n", ["column0", "column1"], id="a sentence"),
+        pytest.param(
+            "Paris,A\nRome,A\nOslo,B\n", ["column0", "column1"], id="labels come again"
+        ),
+        pytest.param(
+            "What is the point of all this?,A\n",
+            ["column0", "column1"],
+            id="a sentence",
+        ),
         pytest.param("Oslo,Rome\n", ["column0", "column1"], id="a single row"),
         pytest.param("a b c d,beta\n1,2\n", ["a b c d", "beta"], id="four words"),
         pytest.param("a b c d e,beta\n1,2\n", ["column0", "column1"], id="five words"),
         pytest.param(f"{'a' * 60},b\n1,2\n", ["a" * 60, "b"], id="a long name"),
-        pytest.param(f"{'a' * 61},b\n1,2\n", ["column0", "column1"], id="too long a name"),
-        pytest.param("Is it?_1 (a b) c,text\n1,2\n", ["Is it?_1 (a b) c", "text"], id="GPQA's"),
-        pytest.param("title_x,pass@1\na,1.0\nb,0.5\n", ["title_x", "pass@1"], id="a score"),
+        pytest.param(
+            f"{'a' * 61},b\n1,2\n", ["column0", "column1"], id="too long a name"
+        ),
+        pytest.param(
+            "Is it?_1 (a b) c,text\n1,2\n", ["Is it?_1 (a b) c", "text"], id="GPQA's"
+        ),
+        pytest.param(
+            "title_x,pass@1\na,1.0\nb,0.5\n", ["title_x", "pass@1"], id="a score"
+        ),
         pytest.param("Note:,beta\n1,2\n", ["column0", "column1"], id="a colon"),
     ],
 )
@@ -100,7 +133,9 @@ def test_a_header_can_be_said_to_be_there_or_not():
 
 
 def test_rows_of_another_width_are_bad_and_move_no_cells():
-    result = read_bytes("x.csv", "question,answer\nwhy,x\nonly\nwhy,x,more,cells\nhow,y\n")
+    result = read_bytes(
+        "x.csv", "question,answer\nwhy,x\nonly\nwhy,x,more,cells\nhow,y\n"
+    )
     assert result.positions == [2, 5]
     assert [(line, reason[0]) for line, reason in result.bad] == [(3, "1"), (4, "4")]
     unclosed = read_bytes("x.csv", 'question,answer\nwhy,x\nhow,"y and on\nand on\n')

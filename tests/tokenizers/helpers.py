@@ -16,7 +16,9 @@ WORDS = r" ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 def bpe(*merges: str, **settings: Any) -> Tokenizer:
     """A byte-level model with exactly these merges: bpe("t h", "th e") knows "the"."""
-    vocabulary = {character: i for i, character in enumerate(sorted(ByteLevel.alphabet()))}
+    vocabulary = {
+        character: i for i, character in enumerate(sorted(ByteLevel.alphabet()))
+    }
     pairs = [(left, right) for left, right in (merge.split(" ") for merge in merges)]
     for left, right in pairs:
         vocabulary.setdefault(left + right, len(vocabulary))

@@ -12,7 +12,9 @@ from tests.tokenizers.helpers import WORDS, save, splitting
 CATASTROPHIC = r"(a+)+$|(x+x+)+y|[^a]+"
 
 
-def refused(place: Path, *words: str | Path, row: dict[str, object] | None = None) -> Run:
+def refused(
+    place: Path, *words: str | Path, row: dict[str, object] | None = None
+) -> Run:
     write_jsonl(place / "a.jsonl", [row or {"prompt": "the one"}])
     run = analyze(place, "a.jsonl", *words)
     assert run.code == 3, (run.out, run.err)
@@ -21,12 +23,21 @@ def refused(place: Path, *words: str | Path, row: dict[str, object] | None = Non
     return run
 
 
-def test_a_tokenizer_that_panics_when_it_is_loaded_is_a_sentence(tmp_path: Path) -> None:
+def test_a_tokenizer_that_panics_when_it_is_loaded_is_a_sentence(
+    tmp_path: Path,
+) -> None:
     """Rust's panics are no Exceptions: Python would end with the gate's 1."""
     single = [{"SpecialToken": {"id": "<s>", "type_id": 0}}]  # which is not there
-    processor = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
+    processor = {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [],
+        "special_tokens": {},
+    }
     content = {**json.loads(splitting(WORDS).to_str()), "post_processor": processor}
-    folder = save(splitting(WORDS), tmp_path / "t", tokenizer_class="PreTrainedTokenizerFast")
+    folder = save(
+        splitting(WORDS), tmp_path / "t", tokenizer_class="PreTrainedTokenizerFast"
+    )
     (folder / "tokenizer.json").write_text(json.dumps(content))
     assert str(folder) in refused(tmp_path, "--tokenizer", folder).err
     (folder / "tokenizer.json").rename(folder / "vocab.json")
@@ -41,11 +52,20 @@ def test_a_tokenizer_that_panics_while_it_counts_is_a_sentence(tmp_path: Path) -
     assert str(file) in refused(tmp_path, "--tokenizer", file, row={"prompt": text}).err
 
 
-@pytest.mark.parametrize(("vocabulary", "pattern"), [(256, "(("), (10, "."), (256, None)])
-def test_a_tekken_file_that_cannot_be_used_is_a_sentence(tmp_path, vocabulary, pattern) -> None:
-    config = {"pattern": pattern, "default_vocab_size": 300, "default_num_special_tokens": 10}
+@pytest.mark.parametrize(
+    ("vocabulary", "pattern"), [(256, "(("), (10, "."), (256, None)]
+)
+def test_a_tekken_file_that_cannot_be_used_is_a_sentence(
+    tmp_path, vocabulary, pattern
+) -> None:
+    config = {
+        "pattern": pattern,
+        "default_vocab_size": 300,
+        "default_num_special_tokens": 10,
+    }
     entries = [
-        {"rank": n, "token_bytes": base64.b64encode(bytes([n])).decode()} for n in range(vocabulary)
+        {"rank": n, "token_bytes": base64.b64encode(bytes([n])).decode()}
+        for n in range(vocabulary)
     ]
     file = tmp_path / "tekken.json"
     file.write_text(json.dumps({"config": config, "vocab": entries}))
@@ -54,10 +74,19 @@ def test_a_tekken_file_that_cannot_be_used_is_a_sentence(tmp_path, vocabulary, p
 
 @pytest.mark.parametrize(
     "template",
-    [r'{{ "\ud800" }}{{ messages[0].content }}', "{{ raise_exception('no') }}", "{% endfor %}"],
+    [
+        r'{{ "\ud800" }}{{ messages[0].content }}',
+        "{{ raise_exception('no') }}",
+        "{% endfor %}",
+    ],
 )
-def test_a_template_that_cannot_be_rendered_is_a_sentence(tmp_path: Path, template: str) -> None:
+def test_a_template_that_cannot_be_rendered_is_a_sentence(
+    tmp_path: Path, template: str
+) -> None:
     (tmp_path / "t.jinja").write_text(template)
     chat = {"messages": [{"role": "user", "content": "hi"}]}
     run = refused(tmp_path, "--chat-template", "t.jinja", row=chat)
-    assert ("line 1" in run.err, "order of its roles" in run.err) == (True, "{{" in template)
+    assert ("line 1" in run.err, "order of its roles" in run.err) == (
+        True,
+        "{{" in template,
+    )

@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 
 from chunkscope.errors import InputError
-from chunkscope.prompts.chat import Conversation, conversation, part_content, string_content
-from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template
+from chunkscope.prompts.chat import (
+    Conversation,
+    conversation,
+    part_content,
+    string_content,
+)
+from chunkscope.tokenizers.chat_template import (
+    ChatTemplate,
+    choose_template,
+    read_template,
+)
 from chunkscope.tokenizers.foreign import TemplateRefused
 
 WITH_TEMPLATES = ["llama3.1", "qwen3", "deepseek-v3", "mistral-nemo"]
@@ -45,7 +54,9 @@ ASKED = [user("Weather in Zürich?")]
 THOUGHT = "<think>\nhm\n</think>\n\nTwo"
 CASES: dict[str, dict[str, Any]] = {
     "one question": {"messages": [user("Hi there")]},
-    "a system prompt": {"messages": [{"role": "system", "content": "Be.\n"}, user("  2+2? ")]},
+    "a system prompt": {
+        "messages": [{"role": "system", "content": "Be.\n"}, user("  2+2? ")]
+    },
     "several turns": {"messages": [user("One"), assistant(THOUGHT), user("Three")]},
     "unicode": {"messages": [user("naïve 東京 🎉 \u2028 <|im_end|> </s> {{ x }}")]},
     "content parts": {"messages": [user(PARTS)]},
@@ -76,12 +87,16 @@ def say(text: str) -> Conversation:
 def auto(shared: Path) -> Callable[[str], Any]:
     transformers = pytest.importorskip("transformers")
     return cache(
-        lambda name: transformers.AutoTokenizer.from_pretrained(shared / "tokenizers" / name)
+        lambda name: transformers.AutoTokenizer.from_pretrained(
+            shared / "tokenizers" / name
+        )
     )
 
 
 def our_template(tokenizer: Any) -> ChatTemplate:
-    return ChatTemplate(tokenizer.chat_template, special_tokens=tokenizer.special_tokens_map)
+    return ChatTemplate(
+        tokenizer.chat_template, special_tokens=tokenizer.special_tokens_map
+    )
 
 
 def expected(
@@ -118,7 +133,9 @@ def test_the_text_is_the_one_transformers_renders(auto, name, case) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_TEMPLATES)
-def test_real_conversations_come_out_as_transformers_renders_them(auto, shared, name) -> None:
+def test_real_conversations_come_out_as_transformers_renders_them(
+    auto, shared, name
+) -> None:
     ours = our_template(auto(name))
     bench = shared / "data/mt_bench_101/mtbench101_messages.jsonl"
     lines = bench.read_text(encoding="utf-8").splitlines()[::20]
@@ -173,7 +190,10 @@ def test_developers_are_the_system_of_a_template_that_does_not_name_them() -> No
     source = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }} {% endfor %}"
     plain, kept = ChatTemplate(source, special_tokens={}), "u:hi d:be s:kind "
     assert (plain.render(row), plain.render(before)) == ("s:be\n\nkind u:hi ", kept)
-    assert ChatTemplate(source + "{# 'developer' #}", special_tokens={}).render(row) == kept
+    assert (
+        ChatTemplate(source + "{# 'developer' #}", special_tokens={}).render(row)
+        == kept
+    )
 
 
 def test_a_template_that_asks_for_the_date_says_so_and_can_be_pinned() -> None:
@@ -195,12 +215,23 @@ TEXT_PARTS = "m['content'] | selectattr('type', 'equalto', 'text')"
     ("messages", "inside", "content_format"),
     [
         pytest.param("messages", "{{ m['content'] }}", "string", id="as a string"),
-        pytest.param("messages", "{% for p in m.content %}x{% endfor %}", "openai", id="parts"),
-        pytest.param("rest", f"{{% for p in {TEXT_PARTS} %}}x{{% endfor %}}", "openai", id="slice"),
-        pytest.param("messages", "{% for c in m.tool_calls %}x{% endfor %}", "string", id="calls"),
+        pytest.param(
+            "messages", "{% for p in m.content %}x{% endfor %}", "openai", id="parts"
+        ),
+        pytest.param(
+            "rest",
+            f"{{% for p in {TEXT_PARTS} %}}x{{% endfor %}}",
+            "openai",
+            id="slice",
+        ),
+        pytest.param(
+            "messages", "{% for c in m.tool_calls %}x{% endfor %}", "string", id="calls"
+        ),
     ],
 )
-def test_how_a_template_wants_content_is_found_as_vllm_finds_it(messages, inside, content_format):
+def test_how_a_template_wants_content_is_found_as_vllm_finds_it(
+    messages, inside, content_format
+):
     loop = f"{{% for m in {messages} %}}{inside}{{% endfor %}}"
     source = "{% set rest = messages[1:] %}" + loop
     assert ChatTemplate(source, special_tokens={}).content_format == content_format
@@ -214,7 +245,10 @@ def test_a_template_that_loops_over_parts_gets_parts_and_media_places() -> None:
     )
     image = {"type": "image_url", "image_url": {"url": "data:x"}}
     row = chat(messages=[user("plain"), user([image, *PARTS])])
-    assert ChatTemplate(source, special_tokens={}).render(row) == "[plain]<image>[first][second]"
+    assert (
+        ChatTemplate(source, special_tokens={}).render(row)
+        == "[plain]<image>[first][second]"
+    )
     assert row.media == 1
 
 
@@ -233,17 +267,24 @@ def test_a_template_that_loops_over_parts_gets_parts_and_media_places() -> None:
         ("{% for i in range(999999999) %}{% endfor %}", "Range"),
     ],
 )
-def test_a_template_that_refuses_a_conversation_says_why(source: str, reason: str) -> None:
+def test_a_template_that_refuses_a_conversation_says_why(
+    source: str, reason: str
+) -> None:
     with pytest.raises(TemplateRefused, match=reason) as caught:
         ChatTemplate(source, special_tokens={}).render(say("x"))
     assert "\n" not in caught.value.message
 
 
 def test_named_templates_are_chosen_as_transformers_chooses() -> None:
-    named = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]
+    named = [
+        {"name": "default", "template": "d"},
+        {"name": "tool_use", "template": "t"},
+    ]
     assert choose_template(named, has_tools=False) == "d"
     assert choose_template(named, has_tools=True) == "t"
-    assert choose_template([{"name": "default", "template": "d"}], has_tools=True) == "d"
+    assert (
+        choose_template([{"name": "default", "template": "d"}], has_tools=True) == "d"
+    )
     assert choose_template("text", has_tools=True) == "text"
     assert choose_template(None, has_tools=False) is None
     with pytest.raises(InputError, match="rag"):
@@ -255,19 +296,26 @@ def test_named_templates_are_chosen_as_transformers_chooses() -> None:
 @pytest.mark.parametrize(
     ("text", "template"),
     [
-        ("{% for m in messages %}x{% endfor %}\n", "{% for m in messages %}x{% endfor %}\n"),
+        (
+            "{% for m in messages %}x{% endfor %}\n",
+            "{% for m in messages %}x{% endfor %}\n",
+        ),
         ('{"chat_template": "{{ x }}", "bos_token": null}', "{{ x }}"),
         ("{not json {{ x }}", "{not json {{ x }}"),
     ],
 )
-def test_a_template_file_is_jinja_or_json(tmp_path: Path, text: str, template: str) -> None:
+def test_a_template_file_is_jinja_or_json(
+    tmp_path: Path, text: str, template: str
+) -> None:
     path = tmp_path / "template"
     path.write_text(text, encoding="utf-8")
     assert read_template(path) == template
 
 
 @pytest.mark.parametrize("content", [None, b"\xe9", b'{"bos_token": "<s>"}'])
-def test_a_template_file_that_cannot_be_used_is_bad_input(tmp_path: Path, content: Any) -> None:
+def test_a_template_file_that_cannot_be_used_is_bad_input(
+    tmp_path: Path, content: Any
+) -> None:
     if content:
         (tmp_path / "template").write_bytes(content)
     with pytest.raises(InputError, match="template"):

@@ -24,11 +24,20 @@ from tests.tokenizers.test_chat_template import CASES
 
 MISTRAL = embedded_default().parent
 MODELS = sorted(path.name for path in MISTRAL.glob("*.model.v*"))
-TEXTS = ["", " ", "Hello world", "naïve  東京 🙂\n\n\tx", "<s>[INST] hi [/INST]</s>", "1234567" * 9]
+TEXTS = [
+    "",
+    " ",
+    "Hello world",
+    "naïve  東京 🙂\n\n\tx",
+    "<s>[INST] hi [/INST]</s>",
+    "1234567" * 9,
+]
 
 
 @pytest.mark.parametrize("file", [embedded_default(), MISTRAL / "tekken_240718.json"])
-def test_a_tekken_file_counts_as_mistral_common_does_with_its_beginning(tmp_path, file) -> None:
+def test_a_tekken_file_counts_as_mistral_common_does_with_its_beginning(
+    tmp_path, file
+) -> None:
     (tmp_path / "tekken.json").symlink_to(file)
     texts, tekken = [*TEXTS, *sentences()], Tekkenizer.from_file(file)
     right = [len(tekken.encode(text, bos=True, eos=False)) for text in texts]
@@ -44,17 +53,31 @@ CHATS = [*map(CASES.get, NAMES), CALLED]
 def test_chats_are_encoded_by_mistral_common_and_what_it_refuses_is_a_bad_row(
     tmp_path, monkeypatch
 ) -> None:
-    refused = [{"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}]
-    longer = json.loads(json.dumps(CALLED).replace("abcdef123", "call_abcdef123"))  # vLLM cuts ids
-    answered = {"messages": [*CHATS[0]["messages"], {"role": "assistant", "content": "yo"}]}
-    numbered = json.loads(json.dumps(CALLED).replace('"abcdef123"', "123"))  # no ids to a server
+    refused = [
+        {"role": "assistant", "content": "a"},
+        {"role": "system", "content": "b"},
+    ]
+    longer = json.loads(
+        json.dumps(CALLED).replace("abcdef123", "call_abcdef123")
+    )  # vLLM cuts ids
+    answered = {
+        "messages": [*CHATS[0]["messages"], {"role": "assistant", "content": "yo"}]
+    }
+    numbered = json.loads(
+        json.dumps(CALLED).replace('"abcdef123"', "123")
+    )  # no ids to a server
     sent = [*CHATS[:-1], longer, answered, {"messages": refused}, numbered]
     rows = write_jsonl(tmp_path / "chats.jsonl", sent)
     (dataset,) = chunkscope.analyze(rows).datasets
-    whole, keep = MistralTokenizer.from_file(str(embedded_default())), SpecialTokenPolicy.KEEP
+    whole, keep = (
+        MistralTokenizer.from_file(str(embedded_default())),
+        SpecialTokenPolicy.KEEP,
+    )
     requests = [ChatCompletionRequest.from_openai(**chat) for chat in CHATS]
     right = [whole.encode_chat_completion(request).tokens for request in requests]
-    assert dataset.lengths == chunkscope.LengthHistogram.of([*map(len, right), len(right[0]) + 2])
+    assert dataset.lengths == chunkscope.LengthHistogram.of(
+        [*map(len, right), len(right[0]) + 2]
+    )
     tokenizer = Tokenizer(expected_bytes=1 << 18)
     assert tokenizer.count(["one two"]) == [2]  # in another process, as the chats
     key, encode = tokenizer.counting_key, tokenizer.mistral_chat.encode
@@ -72,7 +95,9 @@ def test_chats_are_encoded_by_mistral_common_and_what_it_refuses_is_a_bad_row(
 def test_sentencepiece_models_count_as_the_sentencepiece_library(file: str) -> None:
     path = MISTRAL / file
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    right = [1 + len(model.encode(text)) for text in TEXTS]  # prompts begin with one <s>
+    right = [
+        1 + len(model.encode(text)) for text in TEXTS
+    ]  # prompts begin with one <s>
     assert lengths(str(path), TEXTS) == right
 
 
@@ -80,7 +105,9 @@ def test_sentencepiece_models_count_as_the_sentencepiece_library(file: str) -> N
 
 
 @pytest.mark.parametrize("name", ["r50k_base", "tiktoken:r50k_base"])
-def test_a_tiktoken_encoding_counts_as_tiktoken(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_tiktoken_encoding_counts_as_tiktoken(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """With an encoding of bytes and one merge in the place of one that tiktoken downloads."""
     tiny = tiktoken.Encoding(
         "r50k_base",
@@ -93,13 +120,18 @@ def test_a_tiktoken_encoding_counts_as_tiktoken(monkeypatch: pytest.MonkeyPatch,
     assert lengths(name, texts) == [len(tiny.encode_ordinary(text)) for text in texts]
 
 
-def test_a_tiktoken_encoding_that_cannot_be_had_or_does_not_exist_is_missing(tmp_path, monkeypatch):
+def test_a_tiktoken_encoding_that_cannot_be_had_or_does_not_exist_is_missing(
+    tmp_path, monkeypatch
+):
     def no_network(_: str) -> bytes:
         raise ConnectionError("no network")
 
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr("tiktoken.load.read_file", no_network)
-    for name, hint in (("p50k_base", "TIKTOKEN_CACHE_DIR"), ("tiktoken:k9", "o200k_base")):
+    for name, hint in (
+        ("p50k_base", "TIKTOKEN_CACHE_DIR"),
+        ("tiktoken:k9", "o200k_base"),
+    ):
         with pytest.raises(MissingError, match=name.rpartition(":")[2]) as raised:
             lengths(name, ["text"])
         assert hint in (raised.value.hint or "")
@@ -137,12 +169,16 @@ def test_a_name_that_leads_nowhere_is_missing(name: str) -> None:
     assert raised.value.hint
 
 
-def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(snapshot, monkeypatch):
+def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
+    snapshot, monkeypatch
+):
     """Another tool left it so; the chat template is in tokenizer_config.json."""
     save(splitting(WORDS), snapshot)
     config = snapshot / "tokenizer_config.json"
     config.unlink()
-    assert [file.name for file in resolve("org/small").files] == ["tokenizer.json"]  # no network
+    assert [file.name for file in resolve("org/small").files] == [
+        "tokenizer.json"
+    ]  # no network
     assert [one.code for one in Tokenizer("org/small").notes] == ["no_tokenizer_config"]
     downloads: list[str] = []
 
@@ -169,19 +205,25 @@ def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(snapshot, 
         pytest.param("tokenizer.json", b"{", id="not JSON"),
         pytest.param("tokenizer.json", b"[]", id="a list"),
         pytest.param("tokenizer.json", b'{"a": 1}', id="no model in it"),
-        pytest.param("tokenizer.json", b'{"model": {"type": "BPE"}}', id="half a model"),
+        pytest.param(
+            "tokenizer.json", b'{"model": {"type": "BPE"}}', id="half a model"
+        ),
         pytest.param("tekken.json", b'{"config": {}, "vocab": []}', id="half a tekken"),
         pytest.param("lost.model", b"not a model", id="no SentencePiece model"),
         pytest.param("", b"", id="a folder without a tokenizer"),
     ],
 )
-def test_what_is_no_tokenizer_is_an_input_error(tmp_path: Path, file: str, content: bytes) -> None:
+def test_what_is_no_tokenizer_is_an_input_error(
+    tmp_path: Path, file: str, content: bytes
+) -> None:
     (tmp_path / (file or "model.safetensors")).write_bytes(content)
     with pytest.raises(InputError, match=file or str(tmp_path)):
         lengths(str(tmp_path / file), ["text"])
 
 
-def test_the_file_of_a_folder_that_is_damaged_or_missing_is_named(tmp_path: Path) -> None:
+def test_the_file_of_a_folder_that_is_damaged_or_missing_is_named(
+    tmp_path: Path,
+) -> None:
     """Of a config alone transformers makes a tokenizer that finds 0 tokens in any text."""
     alone = ('{"tokenizer_class": "Qwen2Tokenizer"}', f"no vocabulary in {tmp_path}")
     for content, said in (alone, ("{", f"{tmp_path}/tokenizer_config.json: ")):
@@ -206,7 +248,9 @@ def test_what_is_in_a_folder_says_what_it_is(tmp_path, present, kind, first) -> 
         (tmp_path / name).touch()
     found = resolve(str(tmp_path))
     assert (found.kind, found.files[0].name) == (kind, first)
-    assert kind != "hf" or {file.name for file in found.files} == {*present.split()} - {"readme.md"}
+    assert kind != "hf" or {file.name for file in found.files} == {*present.split()} - {
+        "readme.md"
+    }
 
 
 # --- a folder with nothing but a vocabulary ------------------------------------------------------

@@ -29,21 +29,28 @@ FAST = "PreTrainedTokenizerFast"
 
 
 def by_auto(folder: Path, texts: list[str]) -> list[int]:
-    return [len(ids) for ids in AutoTokenizer.from_pretrained(str(folder))(texts)["input_ids"]]
+    return [
+        len(ids)
+        for ids in AutoTokenizer.from_pretrained(str(folder))(texts)["input_ids"]
+    ]
 
 
 # --- AutoTokenizer's view -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3.1", "bert-minilm"])
-def test_literal_special_tokens_are_counted_as_autotokenizer_counts_them(shared, name) -> None:
+def test_literal_special_tokens_are_counted_as_autotokenizer_counts_them(
+    shared, name
+) -> None:
     folder = shared / "tokenizers" / name
     texts = [*SPECIALS, *TEXTS]
     assert lengths(folder, texts) == by_auto(folder, texts)
 
 
 @pytest.mark.parametrize("config", [{}, {"add_prefix_space": True}], ids=str)
-def test_where_autotokenizer_differs_from_tokenizer_json_it_is_right(tmp_path, config) -> None:
+def test_where_autotokenizer_differs_from_tokenizer_json_it_is_right(
+    tmp_path, config
+) -> None:
     raw = splitting(r"\p{N}{1,2}|\p{L}+|[^\p{L}\p{N}]", "1 2", "12 3", "t h", "th e")
     folder = save(raw, tmp_path / "model", tokenizer_class="GPT2Tokenizer", **config)
     alone = [len(raw.encode(text)) for text in TEXTS]
@@ -52,18 +59,29 @@ def test_where_autotokenizer_differs_from_tokenizer_json_it_is_right(tmp_path, c
     assert lengths(tmp_path / "tokenizer-only.json", TEXTS) == alone
 
 
-def test_a_file_called_tokenizer_json_is_read_with_what_is_around_it(tmp_path: Path) -> None:
+def test_a_file_called_tokenizer_json_is_read_with_what_is_around_it(
+    tmp_path: Path,
+) -> None:
     folder = save(splitting(WORDS, "t h"), tmp_path, tokenizer_class=FAST)
-    by_file, by_folder = Tokenizer(str(folder / "tokenizer.json")), Tokenizer(str(folder))
+    by_file, by_folder = (
+        Tokenizer(str(folder / "tokenizer.json")),
+        Tokenizer(str(folder)),
+    )
     assert by_file.digest == by_folder.digest
     assert by_file.kind == "hf"
 
 
-def test_a_tokenizer_that_is_only_python_is_counted_by_transformers(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer"}')
+def test_a_tokenizer_that_is_only_python_is_counted_by_transformers(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "ByT5Tokenizer"}'
+    )
     assert Tokenizer(str(tmp_path)).facts.package == "transformers"
     texts = ["hello", "naïve"]
-    assert lengths(tmp_path, texts) == by_auto(tmp_path, texts) == [6, 7]  # bytes, and one </s>
+    assert (
+        lengths(tmp_path, texts) == by_auto(tmp_path, texts) == [6, 7]
+    )  # bytes, and one </s>
 
 
 class Repeating(PreTrainedTokenizerFast):
@@ -73,7 +91,9 @@ class Repeating(PreTrainedTokenizerFast):
         return super().__call__([each + each for each in text], **how)
 
 
-def test_a_tokenizer_whose_python_side_does_more_is_counted_by_transformers(tmp_path, monkeypatch):
+def test_a_tokenizer_whose_python_side_does_more_is_counted_by_transformers(
+    tmp_path, monkeypatch
+):
     """And trust in its code, given once, is not remembered."""
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     folder = save(splitting(WORDS, "t h"), tmp_path / "t", tokenizer_class=FAST)
@@ -93,7 +113,11 @@ def test_changed_code_or_templates_make_another_tokenizer(tmp_path: Path) -> Non
     folder = save(splitting(WORDS), tmp_path)
     digests = [Tokenizer(str(folder)).digest]
     (folder / "additional_chat_templates").mkdir()
-    for name in ("tokenization_x.py", "x.tiktoken", "additional_chat_templates/rag.jinja"):
+    for name in (
+        "tokenization_x.py",
+        "x.tiktoken",
+        "additional_chat_templates/rag.jinja",
+    ):
         (folder / name).write_text("x")
         digests.append(Tokenizer(str(folder)).digest)
     assert len(set(digests)) == 4
@@ -108,10 +132,14 @@ IDS = [("<s>", 256), ("</s>", 257)]
     ("processor", "added"),
     [
         pytest.param(None, 0, id="none"),
-        pytest.param(TemplateProcessing("<s> $A", special_tokens=IDS), 1, id="a beginning"),
+        pytest.param(
+            TemplateProcessing("<s> $A", special_tokens=IDS), 1, id="a beginning"
+        ),
         pytest.param(TemplateProcessing("$A </s>", special_tokens=IDS), 1, id="an end"),
         pytest.param(BertProcessing(IDS[1], IDS[0]), 2, id="as BERT does"),
-        pytest.param(TemplateProcessing("<s> <s> $A", special_tokens=IDS), 2, id="one twice"),
+        pytest.param(
+            TemplateProcessing("<s> <s> $A", special_tokens=IDS), 2, id="one twice"
+        ),
     ],
 )
 def test_the_special_tokens_of_a_prompt_are_added(tmp_path, processor, added) -> None:
@@ -126,7 +154,9 @@ def test_the_special_tokens_of_a_prompt_are_added(tmp_path, processor, added) ->
     assert ids == [tokenizer.encode(text).ids for text in TEXTS]
 
 
-def test_truncation_and_padding_baked_into_a_tokenizer_json_are_ignored(tmp_path: Path) -> None:
+def test_truncation_and_padding_baked_into_a_tokenizer_json_are_ignored(
+    tmp_path: Path,
+) -> None:
     padded = splitting(WORDS)
     padded.enable_truncation(4)
     padded.enable_padding(length=16)
@@ -137,14 +167,18 @@ def test_truncation_and_padding_baked_into_a_tokenizer_json_are_ignored(tmp_path
             assert lengths(place, ["", "abcdefgh"]) == [0, 8]
 
 
-def test_special_tokens_that_are_split_are_split_by_later_runs_too(tmp_path: Path) -> None:
+def test_special_tokens_that_are_split_are_split_by_later_runs_too(
+    tmp_path: Path,
+) -> None:
     tokenizer = splitting(WORDS)
     tokenizer.add_special_tokens(["<s>"])
     folder = save(tokenizer, tmp_path, tokenizer_class=FAST, split_special_tokens=True)
     assert [lengths(folder, ["a<s>"]) for _ in range(2)] == [[4], [4]]
 
 
-def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(tmp_path: Path) -> None:
+def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(
+    tmp_path: Path,
+) -> None:
     folder = save(splitting(WORDS), tmp_path, chat_template="{{ strftime_now('%B') }}")
     days = [datetime.date(2026, month, 1) for month in (5, 9)]
     may, september = (Tokenizer(str(folder), chat_date=day) for day in days)
@@ -153,10 +187,15 @@ def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(tmp_path:
     assert may.counting_key != september.counting_key
 
 
-def test_a_processors_template_goes_first_where_there_are_no_tools(tmp_path: Path) -> None:
+def test_a_processors_template_goes_first_where_there_are_no_tools(
+    tmp_path: Path,
+) -> None:
     folder = save(splitting(WORDS), tmp_path, chat_template="the tokenizer's")
     (folder / "chat_template.json").write_text('{"chat_template": "the processor\'s"}')
-    message, tool = {"role": "user", "content": "hi"}, {"type": "function", "function": {}}
+    message, tool = (
+        {"role": "user", "content": "hi"},
+        {"type": "function", "function": {}},
+    )
     chats = [Conversation([message], tools=tools) for tools in (None, [tool])]
     texts = list(map(Tokenizer(str(folder)).chat_text, chats))
     assert texts == ["the processor's", "the tokenizer's"]
@@ -171,16 +210,24 @@ print(profile.overall.total, "transformers" in sys.modules)
 
 def test_a_later_run_does_not_import_transformers(tmp_path: Path) -> None:
     folder = save(splitting(WORDS, "t h"), tmp_path / "model", tokenizer_class=FAST)
-    rows = write_jsonl(tmp_path / "rows.jsonl", [{"prompt": text} for text in TEXTS[1:]])
+    rows = write_jsonl(
+        tmp_path / "rows.jsonl", [{"prompt": text} for text in TEXTS[1:]]
+    )
     expected = sum(lengths(folder, TEXTS[1:]))
     command = [sys.executable, "-c", LATER_RUN, str(rows), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ
+    )
     assert done.stdout.split() == [str(expected), "False"]
 
 
 @pytest.mark.parametrize("pattern", ["??/*", "*.json"], ids=["facts", "tokenizer.json"])
-@pytest.mark.parametrize("damage", [lambda _: None, lambda _: b"", lambda b: b.replace(b'"', b"'")])
-def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(tmp_path, monkeypatch, pattern, damage):
+@pytest.mark.parametrize(
+    "damage", [lambda _: None, lambda _: b"", lambda b: b.replace(b'"', b"'")]
+)
+def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(
+    tmp_path, monkeypatch, pattern, damage
+):
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "export.json"
     splitting(WORDS, "t h", "th e").save(str(path))

@@ -26,7 +26,9 @@ class OddServer:
     answer: Handler | None = None
     models: Any = None
     routes: dict[str, Handler] = field(default_factory=dict)
-    requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(
+        default_factory=list
+    )
     url: str = ""
 
     def __enter__(self) -> "OddServer":
@@ -72,7 +74,9 @@ class OddServer:
     async def _models(self, _: web.Request) -> web.StreamResponse:
         if self.models is not None:
             return web.json_response(self.models)
-        return web.json_response({"object": "list", "data": [{"id": "odd", "owned_by": "me"}]})
+        return web.json_response(
+            {"object": "list", "data": [{"id": "odd", "owned_by": "me"}]}
+        )
 
 
 def says(status: int, body: Any, **headers: str) -> Handler:

@@ -21,7 +21,15 @@ from chunkscope.verification.result import Run
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from tests.build import workload
-from tests.verification.odd_server import DONE, OddServer, event, raw, says, streamed, usage
+from tests.verification.odd_server import (
+    DONE,
+    OddServer,
+    event,
+    raw,
+    says,
+    streamed,
+    usage,
+)
 
 KEY = "sk-very-secret-0123456789"
 VLLM = """\
@@ -48,7 +56,13 @@ def key(monkeypatch):
 
 
 def measure(server: OddServer | str, sent: Workload | None = None, **changes):
-    how = {"repeats": 2, "model": None, "prompts": (), "timeout_s": 300.0, "listener": Progress()}
+    how = {
+        "repeats": 2,
+        "model": None,
+        "prompts": (),
+        "timeout_s": 300.0,
+        "listener": Progress(),
+    }
     url = server if isinstance(server, str) else server.url
     return measure_endpoint(url, sent or SENT, **{**how, **changes})
 
@@ -62,7 +76,9 @@ def run_of(answer=None, **changes) -> Run:
         return measure(server, **changes)[2]
 
 
-@pytest.mark.parametrize("path", ["", "//v1/", "/v1/chat/completions", "/v1/models ", "/metrics"])
+@pytest.mark.parametrize(
+    "path", ["", "//v1/", "/v1/chat/completions", "/v1/models ", "/metrics"]
+)
 def test_an_address_may_be_written_in_many_ways(path):
     assert parse_address(f"http://localhost:8000{path}") == "http://localhost:8000"
 
@@ -70,7 +86,13 @@ def test_an_address_may_be_written_in_many_ways(path):
 @pytest.mark.parametrize(
     "written",
     [
-        *("localhost:8000", "ftp://host", "http://", "http://host:port", "http://host?key=sk-1"),
+        *(
+            "localhost:8000",
+            "ftp://host",
+            "http://",
+            "http://host:port",
+            "http://host?key=sk-1",
+        ),
         *("http://me:sk-1@host/v1", "sk-1@host"),
     ],
 )
@@ -102,7 +124,9 @@ def listening(text: bytes):
         pytest.param("http", b"SSH-2.0-OpenSSH_9.7\r\n", id="no HTTP"),
         pytest.param("https", b"HTTP/1.1 400 Bad Request\r\n\r\n", id="no TLS"),
         pytest.param("http", b"", id="silence"),
-        pytest.param("http", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", id="no models"),
+        pytest.param(
+            "http", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", id="no models"
+        ),
     ],
 )
 def test_who_is_no_server_of_models_is_named(monkeypatch, scheme, text):
@@ -124,7 +148,9 @@ def test_of_several_models_one_must_be_named():
         _, subject, run = measure(server, model="b")
     assert (subject.name, run.status) == ("b", Status.OK)
     assert {body["model"] for body in server.bodies} == {"b"}
-    with OddServer(routes={"/v1/models": says(404, {})}) as server:  # no list is fine then
+    with OddServer(
+        routes={"/v1/models": says(404, {})}
+    ) as server:  # no list is fine then
         assert measure(server, model="mine")[1].name == "mine"
         with pytest.raises(MissingError, match="404") as raised:
             measure(server)
@@ -145,17 +171,25 @@ def test_requests_are_greedy_and_what_only_vllm_knows_is_not_sent_to_others():
     with OddServer() as server:
         measure(server)
     for body in server.bodies:
-        assert (body.pop("temperature"), body.pop("stream_options")) == (0, {"include_usage": True})
+        assert (body.pop("temperature"), body.pop("stream_options")) == (
+            0,
+            {"include_usage": True},
+        )
         assert set(body) == {"model", "prompt", "max_tokens", "stream"}
 
 
 @pytest.mark.parametrize(
-    ("owner", "asked"), [("me", {"echo": True, "logprobs": 1}), ("vllm", {"prompt_logprobs": 1})]
+    ("owner", "asked"),
+    [("me", {"echo": True, "logprobs": 1}), ("vllm", {"prompt_logprobs": 1})],
 )
 def test_likelihoods_are_asked_as_openai_and_vllm_have_them(owner, asked):
     answer = says(200, {"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}})
-    with OddServer(answer=answer, models={"data": [{"id": "m", "owned_by": owner}]}) as server:
-        assert measure(server, workload(5, 9, 30, output=1, task=Task.LOGLIKELIHOOD))[2].ok
+    with OddServer(
+        answer=answer, models={"data": [{"id": "m", "owned_by": owner}]}
+    ) as server:
+        assert measure(server, workload(5, 9, 30, output=1, task=Task.LOGLIKELIHOOD))[
+            2
+        ].ok
     scoring = {"echo", "logprobs", "prompt_logprobs", "stream"}
     assert {name: v for name, v in server.bodies[0].items() if name in scoring} == asked
 
@@ -177,14 +211,18 @@ def test_at_most_so_many_requests_are_under_way():
         under_way -= 1
         return response
 
-    assert run_of(answer, sent=workload(*[5] * 5, output=3, concurrency=2), repeats=1).ok
+    assert run_of(
+        answer, sent=workload(*[5] * 5, output=3, concurrency=2), repeats=1
+    ).ok
     assert most == 2
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
     """vLLM's server closes it after 5 s; under load it does so just as the next request comes."""
     came_from, clock, calls = set(), time.monotonic, iter(range(99))
-    monkeypatch.setattr("aiohttp.connector.monotonic", lambda: clock() + 4.0 * next(calls))
+    monkeypatch.setattr(
+        "aiohttp.connector.monotonic", lambda: clock() + 4.0 * next(calls)
+    )
 
     async def answer(request):
         came_from.add(request.transport.get_extra_info("peername"))
@@ -196,28 +234,43 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
 
 @pytest.mark.parametrize(
     ("prompts", "kind", "hint"),
-    [((), "token ids", "send real texts"), ([RealPrompt("a", [7], False)] * 3, "texts", "leave")],
+    [
+        ((), "token ids", "send real texts"),
+        ([RealPrompt("a", [7], False)] * 3, "texts", "leave"),
+    ],
 )
-def test_of_a_server_that_takes_no_such_prompts_the_other_kind_is_named(prompts, kind, hint):
+def test_of_a_server_that_takes_no_such_prompts_the_other_kind_is_named(
+    prompts, kind, hint
+):
     with pytest.raises(InputError, match=f"refuses {kind} at") as raised:
-        run_of(says(422, {"detail": [{"msg": "Tokenizer not available"}]}), prompts=prompts)
+        run_of(
+            says(422, {"detail": [{"msg": "Tokenizer not available"}]}), prompts=prompts
+        )
     assert raised.value.hint.startswith(hint)
 
 
 def test_what_does_not_fit_is_not_sent():
     models = {"data": [{"id": "m", "max_model_len": 32}]}
-    with OddServer(models=models) as server, pytest.raises(InputError, match="33 tokens"):
+    with (
+        OddServer(models=models) as server,
+        pytest.raises(InputError, match="33 tokens"),
+    ):
         measure(server)
     assert not server.bodies
 
 
 def test_prompt_and_cached_tokens_are_the_servers_own():
     counted = usage(50, 1, prompt_tokens_details={"cached_tokens": 40})
-    run = run_of(raw(event("a", finish="stop"), counted), sent=workload(5, output=1), repeats=1)
+    run = run_of(
+        raw(event("a", finish="stop"), counted), sent=workload(5, output=1), repeats=1
+    )
     assert run.figures.input_tokens_per_s * run.figures.makespan_s == pytest.approx(50)
     assert run.figures.prefix_hit_rate == pytest.approx(0.8)
     (note,) = run.notes
-    assert (note.code, note.values) == ("prompts_counted_otherwise", {"counted": 50, "sent": 5})
+    assert (note.code, note.values) == (
+        "prompts_counted_otherwise",
+        {"counted": 50, "sent": 5},
+    )
 
 
 def test_without_a_count_each_piece_is_one_and_it_is_noted():
@@ -245,7 +298,10 @@ class Metered:
         return web.Response(text=VLLM.format(finished=done, **counts))
 
     def server(self):
-        routes = {"/metrics": self.metrics, "/version": says(200, {"version": "0.11.0"})}
+        routes = {
+            "/metrics": self.metrics,
+            "/version": says(200, {"version": "0.11.0"}),
+        }
         models = {"data": [{"id": "odd", "owned_by": "vllm", "max_model_len": 400}]}
         return OddServer(answer=self.answer, routes=routes, models=models)
 
@@ -257,7 +313,10 @@ def test_metrics_are_read_around_every_repeat():
     assert [(f.preemptions, f.prefix_hit_rate) for f in run.repeats] == [(6, 0.25)] * 2
     assert (run.kv_cache_tokens, run.kv_concurrency) == (1_600, 4.0)
     assert codes(run) == ["kv_tokens_are_blocks"]
-    assert (server.bodies[-1]["ignore_eos"], server.bodies[-1]["min_tokens"]) == (True, 3)
+    assert (server.bodies[-1]["ignore_eos"], server.bodies[-1]["min_tokens"]) == (
+        True,
+        3,
+    )
 
 
 def test_other_users_of_the_server_spoil_its_own_counts():
@@ -293,7 +352,10 @@ async def _breaks_off(request):
 
 
 def error_event(message: str, code: int) -> bytes:
-    return b'data: {"error": {"message": "%s", "code": %d}}\n\n' % (message.encode(), code)
+    return b'data: {"error": {"message": "%s", "code": %d}}\n\n' % (
+        message.encode(),
+        code,
+    )
 
 
 @pytest.mark.parametrize(
@@ -306,7 +368,11 @@ def error_event(message: str, code: int) -> bytes:
         (raw(event("a"), b"data: {broken\n\n"), Status.DIED, "JSON"),
         (raw(event("a")), Status.DIED, ""),
         (says(200, {"choices": [{"text": "all at once"}]}), Status.DIED, ""),
-        (raw(error_event("EngineCore died", 500), DONE), Status.DIED, "EngineCore died"),
+        (
+            raw(error_event("EngineCore died", 500), DONE),
+            Status.DIED,
+            "EngineCore died",
+        ),
         (raw(error_event("too long", 400), DONE), Status.REFUSED, "too long"),
         (raw(event("", choices=5), DONE), Status.DIED, "choices"),
         (raw(event("a", usage={"completion_tokens": 800}), DONE), Status.DIED, "800"),
@@ -329,8 +395,15 @@ def test_a_server_that_hangs_is_a_timeout():
     run = run_of(after(4, hang), timeout_s=2.0)
     assert time.monotonic() - begun < 300  # the requests on their way ended, too
     assert (run.status, run.failure.code) == (Status.TIMEOUT, "server_timeout")
-    assert run.failure.values == {"seconds": 2.0, "phase": "measuring", "answered": 0, "sent": 3}
-    with Metered(hangs_after=4).server() as server:  # at /metrics, before the second repeat
+    assert run.failure.values == {
+        "seconds": 2.0,
+        "phase": "measuring",
+        "answered": 0,
+        "sent": 3,
+    }
+    with Metered(
+        hangs_after=4
+    ).server() as server:  # at /metrics, before the second repeat
         run = measure(server, timeout_s=4.0)[2]
     assert (run.failure.values["answered"], run.failure.values["sent"]) == (0, 0)
 
@@ -344,13 +417,17 @@ def everything(value: object) -> str:
     return f"{value!r} {[asdict(part) for part in value]}"
 
 
-def test_the_key_is_sent_and_never_shown_and_openais_goes_nowhere_in_the_clear(monkeypatch):
+def test_the_key_is_sent_and_never_shown_and_openais_goes_nowhere_in_the_clear(
+    monkeypatch,
+):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     assert (key_for("http://host"), key_for("https://host")) == (None, KEY)
     for header in (None, f"Bearer {KEY}"):
         with OddServer() as server:
             assert KEY not in everything(measure(server))
-        assert {headers.get("Authorization") for _, headers, _ in server.requests} == {header}
+        assert {headers.get("Authorization") for _, headers, _ in server.requests} == {
+            header
+        }
         monkeypatch.setenv("CHUNKSCOPE_API_KEY", KEY)
 
 
@@ -363,7 +440,9 @@ def test_a_key_with_characters_that_no_key_has_is_refused(monkeypatch, key):
 
 
 @pytest.mark.usefixtures("key")
-@pytest.mark.parametrize("echo", [says(400, ECHO), raw(error_event(f"who is {KEY}?", 500), DONE)])
+@pytest.mark.parametrize(
+    "echo", [says(400, ECHO), raw(error_event(f"who is {KEY}?", 500), DONE)]
+)
 def test_a_server_that_repeats_the_key_is_quoted_without_it(echo):
     """The rest of its message is shown: who sends a key has to see why a request was refused."""
     with OddServer(answer=after(4, echo)) as server:

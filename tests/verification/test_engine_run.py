@@ -39,7 +39,11 @@ BEGUN = [
     {"event": "ready", "start_s": 1.0, "engine": {}, "workers": [WORKER]},
 ]
 REPEAT = {"event": "repeat", "repeat": 0, "answers": [ANSWER], "steps": STEPS}
-REPEAT |= {"memory": [{"rank": 0, "device_peak_bytes": 5}], "held": True, "emptied": True}
+REPEAT |= {
+    "memory": [{"rank": 0, "device_peak_bytes": 5}],
+    "held": True,
+    "emptied": True,
+}
 MEASURED = {"event": "measured"}
 BURST = {"event": "burst", "steps": STEPS}
 NOBODY = Progress()
@@ -67,7 +71,9 @@ def measured(
         python=str(script),
         engine={},
         entry="llm",
-        workload=workload(10, output=2) if at_once else workload(10, 10, output=2, apart_s=0.5),
+        workload=workload(10, output=2)
+        if at_once
+        else workload(10, 10, output=2, apart_s=0.5),
         warm_up=[],
         repeats=1,
         timeout_s=timeout_s,
@@ -81,7 +87,9 @@ def notes(*told: object, **how: object) -> list[str]:
     return [note.code for note in measured(*told, **how)[0].notes]
 
 
-def test_an_engine_that_told_all_is_a_row_though_it_dies_while_calibrating(tmp_path) -> None:
+def test_an_engine_that_told_all_is_a_row_though_it_dies_while_calibrating(
+    tmp_path,
+) -> None:
     run, record = measured(tmp_path, *BEGUN, REPEAT, MEASURED, BURST, code=1)
     assert run.ok
     assert run.notes == ()
@@ -109,7 +117,9 @@ def test_what_an_engine_does_before_it_is_ready_is_told(tmp_path) -> None:
             seen.append(phase)
             (tmp_path / phase).touch()
 
-    run, _ = measured(tmp_path, *BEGUN, REPEAT, MEASURED, before=before, listener=Watching())
+    run, _ = measured(
+        tmp_path, *BEGUN, REPEAT, MEASURED, before=before, listener=Watching()
+    )
     assert run.ok
     assert seen == list(lines)
 
@@ -128,7 +138,8 @@ def test_one_whose_log_stands_still_is_ended(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "ended"), [(3, 3), (137, "SIGKILL"), pytest.param(168, 168, id="no signal's name")]
+    ("code", "ended"),
+    [(3, 3), (137, "SIGKILL"), pytest.param(168, 168, id="no signal's name")],
 )
 def test_whatever_an_engine_ends_with_is_a_row(tmp_path, code, ended) -> None:
     run, _ = measured(tmp_path, *BEGUN, code=code)
@@ -136,7 +147,9 @@ def test_whatever_an_engine_ends_with_is_a_row(tmp_path, code, ended) -> None:
     assert ended in run.failure.values.values()
 
 
-def test_a_task_reaches_its_engine_and_no_file_of_it_outlives_chunkscope(tmp_path) -> None:
+def test_a_task_reaches_its_engine_and_no_file_of_it_outlives_chunkscope(
+    tmp_path,
+) -> None:
     engine, temporary = tmp_path / "python", tmp_path / "temporary"
     engine.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.stdin.read())\n")
     engine.chmod(0o755)
@@ -148,14 +161,18 @@ def test_a_task_reaches_its_engine_and_no_file_of_it_outlives_chunkscope(tmp_pat
         "    list(process.events())\n    os.kill(os.getpid(), 9)\n"
     )
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=False)
+    subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, check=False
+    )
     assert json.loads((tmp_path / "log").read_text()) == {"seed": 7}
     assert list(temporary.iterdir()) == []
 
 
 def test_what_was_not_as_it_should_be_is_noted_once(tmp_path) -> None:
     again, loose = {**REPEAT, "emptied": False}, {**REPEAT, "held": False}
-    assert notes(tmp_path, *BEGUN, REPEAT, again, again, MEASURED) == ["prefix_cache_not_emptied"]
+    assert notes(tmp_path, *BEGUN, REPEAT, again, again, MEASURED) == [
+        "prefix_cache_not_emptied"
+    ]
     assert notes(tmp_path, *BEGUN, loose, MEASURED) == ["requests_trickled_in"]
     later = {**loose, "answers": [ANSWER] * 2}
     assert notes(tmp_path, *BEGUN, later, MEASURED, at_once=False) == []
@@ -182,7 +199,9 @@ def recorded(**engine: bool) -> EngineRecord:
     )
 
 
-@pytest.mark.parametrize(("count", "left"), [(1_500, 3_000), (1_501, 1_501), (5_000, 2_500)])
+@pytest.mark.parametrize(
+    ("count", "left"), [(1_500, 3_000), (1_501, 1_501), (5_000, 2_500)]
+)
 def test_very_many_steps_are_thinned(count, left):
     many = {name: list(range(1, count + 1)) for name in COLUMNS}
     rows = [row[0] for row in calibrate.timed_steps([many, many])]
@@ -194,7 +213,11 @@ def test_bursts_fit_into_any_context():
     assert calibrate.bursts_for(2) == [(n, 1, 1) for n in (1_024, 512, 256, 64, 8, 1)]
     assert calibrate.bursts_for(100)[1:3] == [(512, 32, 16), (256, 64, 16)]
     assert calibrate.bursts_for(100)[3:] == [(64, 83, 16), (8, 83, 16), (1, 83, 16)]
-    assert calibrate.bursts_for(131_072)[3:] == [(64, 512, 16), (8, 4_096, 16), (1, 32_768, 16)]
+    assert calibrate.bursts_for(131_072)[3:] == [
+        (64, 512, 16),
+        (8, 4_096, 16),
+        (1, 32_768, 16),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +228,9 @@ def test_bursts_fit_into_any_context():
         (Task.LOGLIKELIHOOD, {}, 1_000),
     ],
 )
-def test_context_that_neighbours_share_counts_as_much_as_it_takes(task, caching, context):
+def test_context_that_neighbours_share_counts_as_much_as_it_takes(
+    task, caching, context
+):
     requests, stretches = with_shared_prefix(WORKLOAD.requests, 64)
     sent = replace(WORKLOAD, requests=requests, stretches=stretches, task=task)
     good = (run("plan", 1.0), recorded(**caching))
@@ -219,4 +244,7 @@ def test_context_that_neighbours_share_counts_as_much_as_it_takes(task, caching,
     assert (made.eager, made.async_scheduling) == (False, True)
     name = "calibration-nvidia-h200-llama-3.1-8b.json"
     assert calibrate.calibration_path(Path("x"), made) == Path("x") / name
-    assert calibrate.calibration_of([(failed("off"), recorded())], made.model, sent) is None
+    assert (
+        calibrate.calibration_of([(failed("off"), recorded())], made.model, sent)
+        is None
+    )

@@ -32,9 +32,17 @@ def guarded(tmp_path):
 
         def start(program):
             (read, write), nothing = os.pipe(), os.open(os.devnull, os.O_RDONLY)
-            fds = {"CHUNKSCOPE_EVENTS_FD": str(write), "CHUNKSCOPE_TASK_FD": str(nothing)}
+            fds = {
+                "CHUNKSCOPE_EVENTS_FD": str(write),
+                "CHUNKSCOPE_TASK_FD": str(nothing),
+            }
             log = tmp_path / "log"
-            guard = [sys.executable, "-I", str(INSIDE / "chunkscope_guard.py"), str(log)]
+            guard = [
+                sys.executable,
+                "-I",
+                str(INSIDE / "chunkscope_guard.py"),
+                str(log),
+            ]
             process = running.enter_context(
                 started(
                     [*guard, sys.executable, "-c", program],
@@ -50,7 +58,9 @@ def guarded(tmp_path):
         yield start
 
 
-def test_ctrl_c_is_not_for_the_engine_but_the_end_of_stdin_ends_even_the_stubborn(guarded) -> None:
+def test_ctrl_c_is_not_for_the_engine_but_the_end_of_stdin_ends_even_the_stubborn(
+    guarded,
+) -> None:
     guard, log = guarded(STUBBORN)
     wait_until(lambda: log.exists() and "up" in log.read_text())
     segment = Path("/dev/shm") / log.read_text().split()[1]
@@ -67,11 +77,16 @@ def test_ctrl_c_is_not_for_the_engine_but_the_end_of_stdin_ends_even_the_stubbor
 @pytest.mark.parametrize(
     ("program", "code"),
     [
-        ("import subprocess; subprocess.Popen(['sleep', '600']); raise SystemExit(7)", 7),
+        (
+            "import subprocess; subprocess.Popen(['sleep', '600']); raise SystemExit(7)",
+            7,
+        ),
         ("import os; os.kill(os.getpid(), 9)", 128 + 9),
     ],
 )
-def test_how_the_engine_ended_is_passed_on_and_its_children_end_too(guarded, program, code) -> None:
+def test_how_the_engine_ended_is_passed_on_and_its_children_end_too(
+    guarded, program, code
+) -> None:
     guard, _ = guarded(program)
     assert guard.wait(PATIENCE_S) == code
     assert members(guard.pid) == []

@@ -17,11 +17,15 @@ RUNS = [
 ]
 
 
-def test_the_readme_shows_what_was_measured_of_two_models_over_three_kinds_of_data() -> None:
+def test_the_readme_shows_what_was_measured_of_two_models_over_three_kinds_of_data() -> (
+    None
+):
     assert table() in README
     models, data = ("llama-3.1-8b", "qwen2.5-1.5b"), ("short", "mixed", "long")
     assert {f"{m}-{d}" for m in models for d in data} <= set(measured())
-    there = {(v.machine.gpu, v.machine.vllm, v.model.dummy) for v in measured().values()}
+    there = {
+        (v.machine.gpu, v.machine.vllm, v.model.dummy) for v in measured().values()
+    }
     assert there == {("NVIDIA H200", "0.24.0", True)}
     assert all(v.run("plan") for v in measured().values())
 
@@ -32,8 +36,12 @@ def test_predicted_memory_is_close_and_as_it_was_committed(verification, run) ->
     bare = replace(run, predicted=None, predicted_activation_gib=None)
     v, shape = verification, find_model(verification.model.name)
     today = with_prediction(bare, shape, v.machine, v.workload, PlanRequest())
-    assert today.predicted_activation_gib == pytest.approx(run.activation_peak_gib, rel=0.05)
-    assert today.predicted.kv_cache_tokens == pytest.approx(run.kv_cache_tokens, rel=0.005)
+    assert today.predicted_activation_gib == pytest.approx(
+        run.activation_peak_gib, rel=0.05
+    )
+    assert today.predicted.kv_cache_tokens == pytest.approx(
+        run.kv_cache_tokens, rel=0.005
+    )
     assert today.predicted == run.predicted
     assert today.predicted_activation_gib == run.predicted_activation_gib
 
@@ -72,7 +80,9 @@ def test_where_a_gain_was_promised_at_least_half_of_it_was_there(one) -> None:
 
 def test_prefix_hits_were_as_predicted(one) -> None:
     figures = one.ours.figures
-    assert figures.prefix_hit_rate == pytest.approx(one.ours.predicted_prefix_hit_rate, abs=0.003)
+    assert figures.prefix_hit_rate == pytest.approx(
+        one.ours.predicted_prefix_hit_rate, abs=0.003
+    )
 
 
 def test_verify_predicts_what_simulate_does_to_the_last_digit(one) -> None:
@@ -84,5 +94,7 @@ def test_verify_predicts_what_simulate_does_to_the_last_digit(one) -> None:
             beside = (there.shape, v.machine, v.workload, one.plan.request, there.entry)
             today = with_prediction(run, *beside)
             assert today.predicted_figures == one.simulated[name]
-            peak = pytest.approx(run.activation_peak_gib, rel=0.06)  # of likelihoods, too
+            peak = pytest.approx(
+                run.activation_peak_gib, rel=0.06
+            )  # of likelihoods, too
             assert today.predicted_activation_gib == peak

@@ -35,9 +35,13 @@ WORKLOAD = Workload(
 )  # fmt: skip
 
 
-def predicted(engine=ENGINE, workload=WORKLOAD, shape=LLAMA, machine=CPU) -> float | None:
+def predicted(
+    engine=ENGINE, workload=WORKLOAD, shape=LLAMA, machine=CPU
+) -> float | None:
     made = run("plan", 1.0, engine={**engine})
-    return with_prediction(made, shape, machine, workload, PlanRequest()).predicted_prefix_hit_rate
+    return with_prediction(
+        made, shape, machine, workload, PlanRequest()
+    ).predicted_prefix_hit_rate
 
 
 def test_each_prompt_finds_the_full_blocks_that_came_before_it() -> None:
@@ -54,10 +58,16 @@ def test_only_full_blocks_are_found_and_nothing_where_vllm_does_not_look() -> No
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"engine": {**ENGINE, "num_gpu_blocks": None}}, id="no size is known"),
+        pytest.param(
+            {"engine": {**ENGINE, "num_gpu_blocks": None}}, id="no size is known"
+        ),
         pytest.param({"shape": find_model("gemma-2-9b")}, id="a sliding window"),
-        pytest.param({"machine": replace(CPU, vllm=None)}, id="an engine of no version"),
-        pytest.param({"engine": {**ENGINE, "num_gpu_blocks": 3}}, id="what the simulator refuses"),
+        pytest.param(
+            {"machine": replace(CPU, vllm=None)}, id="an engine of no version"
+        ),
+        pytest.param(
+            {"engine": {**ENGINE, "num_gpu_blocks": 3}}, id="what the simulator refuses"
+        ),
     ],
 )
 def test_what_cannot_be_known_is_not_predicted(change) -> None:
@@ -65,7 +75,9 @@ def test_what_cannot_be_known_is_not_predicted(change) -> None:
 
 
 def test_at_a_rate_only_steps_of_a_known_gpu_can_be_timed() -> None:
-    requests = tuple(replace(r, arrival_s=float(n)) for n, r in enumerate(WORKLOAD.requests))
+    requests = tuple(
+        replace(r, arrival_s=float(n)) for n, r in enumerate(WORKLOAD.requests)
+    )
     later = replace(WORKLOAD, requests=requests, arrivals="1/s")
     assert predicted(workload=later) is None
     h200 = Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.28.0")
@@ -80,7 +92,11 @@ def test_what_is_predicted_is_of_the_kv_cache_that_the_engine_has() -> None:
 
     def of(dtype: str | None, share: float) -> Run:
         asked = {**ENGINE, "gpu_memory_utilization": share, "max_model_len": 256}
-        asked |= {"max_num_seqs": 900, "max_num_batched_tokens": 4_096, "num_gpu_blocks": 60_000}
+        asked |= {
+            "max_num_seqs": 900,
+            "max_num_batched_tokens": 4_096,
+            "num_gpu_blocks": 60_000,
+        }
         made = run("plan", 1.0, engine=asked, settings=Settings(kv_cache_dtype=dtype))
         return with_prediction(made, LLAMA, h200, many, PlanRequest())
 

@@ -38,7 +38,13 @@ def again(paths, profile, sent, **how):
     return real_prompts(
         [str(path) for path in paths],
         *(profile, sent),
-        **{"tokenizer": None, "trust_remote_code": False, "seed": 0, "listener": Progress(), **how},
+        **{
+            "tokenizer": None,
+            "trust_remote_code": False,
+            "seed": 0,
+            "listener": Progress(),
+            **how,
+        },
     )
 
 
@@ -47,8 +53,12 @@ def assert_as_analyzed(paths, options: AnalyzeOptions | None = None):
     profile = chunkscope.analyze([str(path) for path in paths], options=options)
     sent, real, source = again(paths, profile, every_prompt(profile))
     assert sorted(source.datasets) == sorted(one.name for one in profile.datasets)
-    assert Counter(r.prompt_tokens for r in sent.requests) == Counter(profile.overall.counts)
-    assert [len(prompt.ids) for prompt in real] == [r.prompt_tokens for r in sent.requests]
+    assert Counter(r.prompt_tokens for r in sent.requests) == Counter(
+        profile.overall.counts
+    )
+    assert [len(prompt.ids) for prompt in real] == [
+        r.prompt_tokens for r in sent.requests
+    ]
     assert [r.output_tokens for r in sent.requests] == [16] * len(sent.requests)
     return real
 
@@ -58,25 +68,35 @@ def texts(prompts: list[RealPrompt]) -> list[str]:
 
 
 def counted(path: Path, tokenizer: str, **options) -> Profile:
-    return chunkscope.analyze(path, options=AnalyzeOptions(tokenizer=tokenizer, **options))
+    return chunkscope.analyze(
+        path, options=AnalyzeOptions(tokenizer=tokenizer, **options)
+    )
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory) -> str:
     """A tokenizer that is loaded in no time: a token for each byte."""
     return str(
-        save(bpe(), tmp_path_factory.mktemp("small"), tokenizer_class="PreTrainedTokenizerFast")
+        save(
+            bpe(),
+            tmp_path_factory.mktemp("small"),
+            tokenizer_class="PreTrainedTokenizerFast",
+        )
     )
 
 
 @pytest.fixture
 def data(tmp_path):
-    return write_jsonl(tmp_path / "d.jsonl", [{"prompt": "one"}, {"prompt": "and another"}])
+    return write_jsonl(
+        tmp_path / "d.jsonl", [{"prompt": "one"}, {"prompt": "and another"}]
+    )
 
 
 def test_several_datasets_and_options_of_the_profile_hold(small):
     names = ("code_repair", "knowledge_quiz")
-    files = [path for path in sorted(SAMPLE.iterdir()) if path.name.split(".")[0] in names]
+    files = [
+        path for path in sorted(SAMPLE.iterdir()) if path.name.split(".")[0] in names
+    ]
     assert_as_analyzed(files, AnalyzeOptions(tokenizer=small))
     select = SelectOptions(template="Q: {question}\nA:")
     assert_as_analyzed(
@@ -105,19 +125,28 @@ def test_rows_without_fields_and_tables_are_read_as_they_were(tmp_path, small):
     real = assert_as_analyzed([rows], AnalyzeOptions(tokenizer=small))
     assert sorted(texts(real)) == ["and another", "one"]
     file = tmp_path / "data.csv"
-    lines = ["how many?, said the café; yes", "the naïve one; no, it is not", "häh?; no"]
+    lines = [
+        "how many?, said the café; yes",
+        "the naïve one; no, it is not",
+        "häh?; no",
+    ]
     file.write_text("\n".join(lines), encoding="latin-1")
     read = ReadOptions(encoding="latin-1", delimiter=";", header=False)
     real = assert_as_analyzed([file], AnalyzeOptions(read=read, tokenizer=small))
     assert sorted(texts(real)) == sorted(line.split(";")[0] for line in lines)
 
 
-def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_path, small):
+def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(
+    data, tmp_path, small
+):
     rows = [{"prompt": "three"}, {"prompt": "and the fourth"}]
     other = write_jsonl(tmp_path / "other.jsonl", rows)
     for name in ("one", "two"):
         (tmp_path / name).write_text(f"Examples of {name}:\n\n")
-    files = (PrefixFile.given(f"d={tmp_path}/one"), PrefixFile.given(f"mine={tmp_path}/two"))
+    files = (
+        PrefixFile.given(f"d={tmp_path}/one"),
+        PrefixFile.given(f"mine={tmp_path}/two"),
+    )
     options = AnalyzeOptions(prefix_files=files, names=("d", "mine"), tokenizer=small)
     profile = chunkscope.analyze([data, other], options=options)
     _, prompts, _ = again([data, other], profile, workload(40, 40, 40, 40))
@@ -137,10 +166,14 @@ def test_real_chats_have_the_ids_that_transformers_gives(shared):
     from transformers import AutoTokenizer
 
     folder = shared / "tokenizers" / "llama3.1"
-    options = AnalyzeOptions(tokenizer=str(folder), chat_date=datetime.date(2024, 7, 26))
+    options = AnalyzeOptions(
+        tokenizer=str(folder), chat_date=datetime.date(2024, 7, 26)
+    )
     chats = shared / "data" / "mt_bench_101" / "mtbench101_messages.jsonl"
     real = assert_as_analyzed([chats], options)
-    encoded = AutoTokenizer.from_pretrained(folder)(texts(real), add_special_tokens=False)
+    encoded = AutoTokenizer.from_pretrained(folder)(
+        texts(real), add_special_tokens=False
+    )
     assert [list(prompt.ids) for prompt in real] == encoded["input_ids"]
 
 
@@ -151,13 +184,17 @@ def test_rows_are_used_again_only_when_all_were_used(data, small):
 
 
 def test_the_room_is_never_exceeded(tmp_path, small):
-    data = write_jsonl(tmp_path / "d.jsonl", ({"prompt": "x y" * n} for n in range(1, 40)))
+    data = write_jsonl(
+        tmp_path / "d.jsonl", ({"prompt": "x y" * n} for n in range(1, 40))
+    )
     sent = again([data], counted(data, small), workload(*[20] * 39))[0]
     assert all(r.prompt_tokens + r.output_tokens <= 28 for r in sent.requests)
     assert min(r.output_tokens for r in sent.requests) >= 1
 
 
-@pytest.mark.parametrize(("wanted", "row"), [(5, 0), (10, 0), (11, 1), (13, 1), (14, 2), (99, 2)])
+@pytest.mark.parametrize(
+    ("wanted", "row"), [(5, 0), (10, 0), (11, 1), (13, 1), (14, 2), (99, 2)]
+)
 def test_of_two_rows_as_near_the_shorter_is_taken(wanted, row):
     assert nearest([wanted], [8, 12, 15], room=100) == [row]
 
@@ -187,7 +224,9 @@ def test_real_prompts_share_what_they_share(tmp_path, small) -> None:
     """Shots of two kinds before each question: what is predicted of them is of these very rows."""
     shots = ["One and one is two. " * 20, "A cube has six sides. " * 20]
     rows = [{"prompt": f"{shots[n % 2]}Question {n}?"} for n in range(8)]
-    file = write_jsonl(tmp_path / "few.jsonl", [*rows, {"prompt": "Nothing in common?"}])
+    file = write_jsonl(
+        tmp_path / "few.jsonl", [*rows, {"prompt": "Nothing in common?"}]
+    )
     profile = counted(file, small)
     sent, real, _ = again([file], profile, every_prompt(profile))
     pairs = zip(sent.requests, real, strict=True)
@@ -198,11 +237,15 @@ def test_real_prompts_share_what_they_share(tmp_path, small) -> None:
 
 def test_what_the_profile_does_not_keep_is_refused(data, tmp_path, small):
     template = tmp_path / "t.jinja"
-    template.write_text("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}")
+    template.write_text(
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    )
     templated = counted(data, small, chat_template=template, apply_chat_template=True)
     with pytest.raises(InputError, match="--chat-template"):
         again([data], templated, workload(5))
-    trace = write_jsonl(tmp_path / "t.jsonl", [{"input_length": 9, "output_length": 2}] * 3)
+    trace = write_jsonl(
+        tmp_path / "t.jsonl", [{"input_length": 9, "output_length": 2}] * 3
+    )
     for profile in (chunkscope.analyze(trace), counted(data, small)):
         with pytest.raises(InputError) as raised:
             again([trace], profile, workload(9))
@@ -210,7 +253,9 @@ def test_what_the_profile_does_not_keep_is_refused(data, tmp_path, small):
 
 
 def test_another_tokenizer_or_other_data_is_refused(data, tmp_path, small):
-    mine = save(bpe("o n"), tmp_path / "other", tokenizer_class="PreTrainedTokenizerFast")
+    mine = save(
+        bpe("o n"), tmp_path / "other", tokenizer_class="PreTrainedTokenizerFast"
+    )
     with pytest.raises(InputError) as raised:
         again([data], counted(data, small), workload(5), tokenizer=str(mine))
     assert "tokenizer" in raised.value.hint
@@ -221,9 +266,14 @@ def test_another_tokenizer_or_other_data_is_refused(data, tmp_path, small):
     assert again([other], counted(data, small, sample=1), workload(5, 99))[1]
 
 
-def test_a_tokenizer_that_is_python_code_runs_where_it_is_trusted(data, tmp_path, monkeypatch):
+def test_a_tokenizer_that_is_python_code_runs_where_it_is_trusted(
+    data, tmp_path, monkeypatch
+):
     """On another machine than the one that analyzed the data."""
-    mine = {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": [None, "mine.Mine"]}}
+    mine = {
+        "tokenizer_class": "Mine",
+        "auto_map": {"AutoTokenizer": [None, "mine.Mine"]},
+    }
     folder = str(save(bpe(), tmp_path / "code", **mine))
     code = "from transformers import PreTrainedTokenizerFast as Fast\nclass Mine(Fast): pass\n"
     (tmp_path / "code" / "mine.py").write_text(code)

@@ -35,7 +35,9 @@ pytestmark = pytest.mark.real
 KEY = "sk-only-for-this-test"
 ROOM = 2_048
 KV_BYTES = 64 << 20
-KV_BYTES_PER_TOKEN = 2 * 2 * 1 * 32 * 4  # keys and values, layers, heads, head_dim, float32
+KV_BYTES_PER_TOKEN = (
+    2 * 2 * 1 * 32 * 4
+)  # keys and values, layers, heads, head_dim, float32
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,11 @@ def write_tokenizer(folder: Path) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[first]
     )
-    names = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
+    names = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+    }
     template = "{% for m in messages %}{{ m.content }}{% endfor %}"
     save(tokenizer, folder, **names, chat_template=template)
 
@@ -94,14 +100,22 @@ def _key(monkeypatch):
 
 
 def measure(served, sent: Workload, **changes):
-    how = {"repeats": 2, "model": None, "prompts": (), "timeout_s": 120.0, "listener": Progress()}
+    how = {
+        "repeats": 2,
+        "model": None,
+        "prompts": (),
+        "timeout_s": 120.0,
+        "listener": Progress(),
+    }
     return measure_endpoint(served.url, sent, **{**how, **changes})
 
 
 class WhenMeasured(Progress):
     """Sends a signal while the first requests that are measured are on their way."""
 
-    def __init__(self, send: Callable[[int, int], None], process: int, number: int) -> None:
+    def __init__(
+        self, send: Callable[[int, int], None], process: int, number: int
+    ) -> None:
         self.timer = threading.Timer(1, send, [process, number])
 
     def phase(self, phase: str, *_: str) -> None:
@@ -134,14 +148,18 @@ def test_a_running_server_is_measured_from_end_to_end(served, installed):
         assert figures.steps is None
     assert run.kv_cache_tokens == KV_BYTES // KV_BYTES_PER_TOKEN
     assert run.kv_concurrency == run.kv_cache_tokens / ROOM
-    assert run.engine["num_gpu_blocks"] * run.engine["block_size"] == run.kv_cache_tokens
+    assert (
+        run.engine["num_gpu_blocks"] * run.engine["block_size"] == run.kv_cache_tokens
+    )
     assert run.engine["max_model_len"] == ROOM
 
 
 def test_a_shared_prefix_is_found_in_the_cache_and_no_other_repeat_is(served):
     run = measure(served, workload(*[700] * 8, apart_s=0.2, shared=512))[2]
     # The first request computes what the other seven find.
-    assert [f.prefix_hit_rate for f in run.repeats] == [pytest.approx(7 / 8 * 512 / 700)] * 2
+    assert [f.prefix_hit_rate for f in run.repeats] == [
+        pytest.approx(7 / 8 * 512 / 700)
+    ] * 2
 
 
 def test_likelihoods_come_in_one_piece(served):
@@ -153,7 +171,9 @@ def test_likelihoods_come_in_one_piece(served):
 
 
 def test_real_texts_are_sent_as_text_and_counted_by_the_server(served):
-    texts = tuple(f"{number:03}".ljust(length, "x") for number, length in enumerate(MIXED))
+    texts = tuple(
+        f"{number:03}".ljust(length, "x") for number, length in enumerate(MIXED)
+    )
     # As rendered chats are: the server adds no <s>.
     run = measure(served, workload(*MIXED), prompts=real(*texts, complete=True))[2]
     assert (run.status, run.notes) == (Status.OK, ())
@@ -167,13 +187,17 @@ def test_real_texts_are_sent_as_text_and_counted_by_the_server(served):
 
 def test_the_doctor_watches_a_server_at_work(served, installed):
     sent = workload(*[200] * 40, output=200)
-    at_work = threading.Thread(target=measure, args=(served, sent), kwargs={"repeats": 1})
+    at_work = threading.Thread(
+        target=measure, args=(served, sent), kwargs={"repeats": 1}
+    )
     at_work.start()
     seen = []
     while at_work.is_alive():
         seen += doctor(served.url, seconds=1).engines
     at_work.join()
-    assert {engine.facts.kv_cache_tokens for engine in seen} == {KV_BYTES // KV_BYTES_PER_TOKEN}
+    assert {engine.facts.kv_cache_tokens for engine in seen} == {
+        KV_BYTES // KV_BYTES_PER_TOKEN
+    }
     assert {engine.facts.version for engine in seen} == {installed[0]}
     assert KEY not in repr(seen)
     changes = {symptom.change.code for engine in seen for symptom in engine.symptoms}

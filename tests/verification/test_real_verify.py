@@ -76,10 +76,22 @@ class Workplace:
         self, *words: str, load_format: str = "dummy", kv_bytes: int = 64 << 20
     ) -> "AbstractContextManager[subprocess.Popen[str]]":
         # bfloat16 needs instructions not every CPU has
-        engine = ("dtype=float32", "enforce_eager=true", f"kv_cache_memory_bytes={kv_bytes}")
+        engine = (
+            "dtype=float32",
+            "enforce_eager=true",
+            f"kv_cache_memory_bytes={kv_bytes}",
+        )
         words += tuple(word for text in engine for word in ("--engine-arg", text))
         return started(
-            [sys.executable, "-m", "chunkscope", "verify", "--load-format", load_format, *words],
+            [
+                sys.executable,
+                "-m",
+                "chunkscope",
+                "verify",
+                "--load-format",
+                load_format,
+                *words,
+            ],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -128,7 +140,9 @@ def save_model(folder: Path) -> None:
     for name, weights in model.named_parameters():
         if weights.dim() == 2:
             scale = 3.0 if "lm_head" in name else 2.0
-            weights.data.normal_(0, 1.0 if "embed" in name else scale / weights.shape[-1] ** 0.5)
+            weights.data.normal_(
+                0, 1.0 if "embed" in name else scale / weights.shape[-1] ** 0.5
+            )
     model.save_pretrained(folder)
 
 
@@ -168,23 +182,39 @@ def test_each_setting_is_a_row_and_nothing_is_left_running(measured) -> None:
     place.wait_until_nothing_is_left()
 
 
-def test_every_token_that_was_asked_for_came_and_none_out_of_the_cache(measured) -> None:
+def test_every_token_that_was_asked_for_came_and_none_out_of_the_cache(
+    measured,
+) -> None:
     _, result = measured
     for repeat in (repeat for run in result.runs for repeat in run.repeats):
         assert round(repeat.output_tokens_per_s * repeat.makespan_s) == 11 * 4
         computed = repeat.tokens_per_step * repeat.steps
-        assert round(computed) == sum(SHORT * 2 + LONG) + 11 * 3  # the last is not fed back
+        assert (
+            round(computed) == sum(SHORT * 2 + LONG) + 11 * 3
+        )  # the last is not fed back
         assert repeat.prefix_hit_rate == 0.0
 
 
 def test_the_steps_are_kept_to_calibrate_a_simulation(measured) -> None:
     place, result = measured
-    steps = Calibration.load(place.folder / "reports" / "calibration-cpu-tiny.json").steps
+    steps = Calibration.load(
+        place.folder / "reports" / "calibration-cpu-tiny.json"
+    ).steps
     assert set(steps.setting) == {*(run.setting for run in result.runs), BURSTS}
-    burst = [n for s, n in zip(steps.setting, steps.decode_requests, strict=True) if s == BURSTS]
-    assert {1, 8} <= set(burst)  # lone requests and several, whatever the workload shows
+    burst = [
+        n
+        for s, n in zip(steps.setting, steps.decode_requests, strict=True)
+        if s == BURSTS
+    ]
+    assert {1, 8} <= set(
+        burst
+    )  # lone requests and several, whatever the workload shows
     assert max(burst) > 11
-    off = [n for s, n in zip(steps.setting, steps.prefill_tokens, strict=True) if s == "off"]
+    off = [
+        n
+        for s, n in zip(steps.setting, steps.prefill_tokens, strict=True)
+        if s == "off"
+    ]
     assert max(off) >= max(LONG)
     assert all(duration > 0 for duration in steps.duration_s)
 
@@ -219,12 +249,21 @@ def test_outputs_are_compared_with_those_without_chunks(measured) -> None:
     assert len(set(answers)) > 5, "each prompt has an answer of its own"
 
 
-def test_a_killed_engine_is_a_row_ctrl_c_is_resumed_and_nothing_outlives_chunkscope(place) -> None:
+def test_a_killed_engine_is_a_row_ctrl_c_is_resumed_and_nothing_outlives_chunkscope(
+    place,
+) -> None:
     """Likelihoods of prompts that begin alike: one token each, and no cache is read."""
     (place.folder / "chunkscope.toml").write_text(
         '[verify]\ntask = "loglikelihood"\nshared_prefix = 256\n'
     )
-    words = (*ONLY_PLAN, "--also", "max-num-seqs=8", "--check-outputs", "--arrivals", "2/s")
+    words = (
+        *ONLY_PLAN,
+        "--also",
+        "max-num-seqs=8",
+        "--check-outputs",
+        "--arrivals",
+        "2/s",
+    )
     with place.start(*words) as process:
         wait_for(process, "measuring")
         os.kill(place.wait_for_engine(), signal.SIGKILL)
@@ -259,12 +298,20 @@ def test_what_vllm_refuses_and_what_does_not_fit_are_rows_too(place) -> None:
     assert "KV cache" in too_small.failure.values["detail"]
     assert refused.status is Status.REFUSED
     assert "max_num_seqs" in refused.failure.values["detail"]
-    told = [doctor(place.output.parent / run.log).symptoms[0].title for run in (too_small, refused)]
-    assert [title.code for title in told] == ["ended_context_too_long", "ended_refused_arguments"]
+    told = [
+        doctor(place.output.parent / run.log).symptoms[0].title
+        for run in (too_small, refused)
+    ]
+    assert [title.code for title in told] == [
+        "ended_context_too_long",
+        "ended_refused_arguments",
+    ]
     assert "max_num_seqs (32)" in told[1].values["reason"]
     place.environment["HF_HUB_OFFLINE"] = "1"
     before = place.output.read_bytes()
-    place.run("--model", "llama-3.1-8b", load_format="auto", code=4)  # no other setting is tried
+    place.run(
+        "--model", "llama-3.1-8b", load_format="auto", code=4
+    )  # no other setting is tried
     assert place.output.read_bytes() == before
 
 
@@ -273,7 +320,10 @@ def test_hits_of_real_prompts_are_predicted_as_an_engine_measures_them(place) ->
     # The model's vocabulary is the default tokenizer's.
     config = {**TINY, "vocab_size": 131_072}
     (place.folder / "tiny" / "config.json").write_text(json.dumps(config))
-    shots = [f"Task {n}: how many corners has a cube, and how many sides? " * 30 for n in range(8)]
+    shots = [
+        f"Task {n}: how many corners has a cube, and how many sides? " * 30
+        for n in range(8)
+    ]
     asked = "what is it? "
     rows = [f"{shots[n % 8]} Question {n}: {asked * (7 * n % 40)}" for n in range(40)]
     lines = (json.dumps({"prompt": row}) + "\n" for row in rows)
@@ -286,17 +336,32 @@ def test_hits_of_real_prompts_are_predicted_as_an_engine_measures_them(place) ->
             capture_output=True,
             check=True,
         )
-    words = ("--against", "none", "--data", "data.jsonl", "--requests", "40", "--repeats", "2")
+    words = (
+        "--against",
+        "none",
+        "--data",
+        "data.jsonl",
+        "--requests",
+        "40",
+        "--repeats",
+        "2",
+    )
     result = place.run(*words, "--max-output", "4", kv_bytes=2_306_867)
     assert result.source == PromptSource(datasets=("data",))
     counted = Profile.load(place.folder / "reports" / "profile.json").overall
-    lengths = LengthHistogram.of(request.prompt_tokens for request in result.workload.requests)
+    lengths = LengthHistogram.of(
+        request.prompt_tokens for request in result.workload.requests
+    )
     assert lengths == counted
     (run,) = result.runs
-    off_by = [abs(r.prefix_hit_rate - run.predicted_prefix_hit_rate) for r in run.repeats]
+    off_by = [
+        abs(r.prefix_hit_rate - run.predicted_prefix_hit_rate) for r in run.repeats
+    ]
     assert sum(off_by) / len(off_by) <= 0.003
     assert max(off_by) <= 0.01
     ample = replace(run, engine={**run.engine, "num_gpu_blocks": 10_000})
     shape = find_model(place.folder / "tiny")
-    ideal = with_prediction(ample, shape, result.machine, result.workload, PlanRequest())
+    ideal = with_prediction(
+        ample, shape, result.machine, result.workload, PlanRequest()
+    )
     assert 0 < run.predicted_prefix_hit_rate < ideal.predicted_prefix_hit_rate

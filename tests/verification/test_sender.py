@@ -13,7 +13,13 @@ from chunkscope.verification.process import INSIDE
 from chunkscope.vllm.check import PROGRAM
 
 REQUESTS = [(10, 3, 0.0, 0), (20, 2, 0.0, 1), (30, 1, 0.0, 2)]
-TASK = {"seed": 0, "stretches": [], "ends": [-1] * 3, "scored": [], "requests": REQUESTS}
+TASK = {
+    "seed": 0,
+    "stretches": [],
+    "ends": [-1] * 3,
+    "scored": [],
+    "requests": REQUESTS,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +45,9 @@ class Engine:
         self.running.set()
         self.waited_at_start = 0
         self._tells = tells_tokens
-        self.engine_core = SimpleNamespace(**{"pause_scheduler_async": None} if can_pause else {})
+        self.engine_core = SimpleNamespace(
+            **{"pause_scheduler_async": None} if can_pause else {}
+        )
         self.output_processor = SimpleNamespace(
             process_outputs=lambda _: None,
             get_num_unfinished_requests=lambda: len(self.waiting),
@@ -76,7 +84,12 @@ class Engine:
         yield SimpleNamespace(outputs=[part], num_cached_tokens=0)
 
 
-def sent(requests: list = REQUESTS, task: dict | None = None, most: int | None = None, **how: bool):
+def sent(
+    requests: list = REQUESTS,
+    task: dict | None = None,
+    most: int | None = None,
+    **how: bool,
+):
     """The engine, its sender and the answers, after a warm-up."""
     from chunkscope_sender import Sender
 
@@ -97,7 +110,9 @@ def test_all_wait_in_the_engine_when_the_clock_starts():
     assert engine.waited_at_start == 3
     assert [answer["sent"] for answer in answers] == [0.0] * 3
     assert [sum(answer["counts"]) for answer in answers] == [3, 2, 1]
-    assert all(min(a["times"]) > 0 and a["times"] == sorted(a["times"]) for a in answers)
+    assert all(
+        min(a["times"]) > 0 and a["times"] == sorted(a["times"]) for a in answers
+    )
     assert sender.tokens_per_s > 0
     _, sender, answers = sent(can_pause=False)  # an older vLLM gets them as they come
     assert not sender.held
@@ -139,7 +154,9 @@ def test_the_sample_of_outputs_is_sent_twice_in_other_batches_and_ends_where_the
         sender = Sender(engine, task, vocab=32_000)
         for again in (False, True):
             engine.most = 0
-            answers.append(await sender.outputs(lambda: None, max_model_len=22, again=again))
+            answers.append(
+                await sender.outputs(lambda: None, max_model_len=22, again=again)
+            )
             most.append(engine.most)
         return engine, answers, most
 
@@ -147,7 +164,9 @@ def test_the_sample_of_outputs_is_sent_twice_in_other_batches_and_ends_where_the
     assert first == again
     assert [len(tokens) for tokens in first] == [12, 2, 1]
     assert most == [3, 2]
-    assert set(engine.likelihoods) == {None}  # of the prompts: only greedy answers are compared
+    assert set(engine.likelihoods) == {
+        None
+    }  # of the prompts: only greedy answers are compared
     repeated, _, _ = sent(task={"scored": [0, 2]})
     # The longest prompt warms it up; then each request asks for what its dataset is for.
     assert sorted(repeated.likelihoods, key=str) == [1, 1, None, None]
@@ -165,7 +184,9 @@ FEW = (1, 12)  # so few that random ids would often go on alike
 def alike(one: "list[int]", other: "list[int]") -> int:
     """How many tokens both begin with."""
     pairs = zip(one, other, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    return next(
+        (n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other))
+    )
 
 
 def tokens_shared(one: int, other: int) -> int:
@@ -184,7 +205,9 @@ def test_prompts_share_their_stretches_and_not_one_token_more():
     made, others = SharingIds(TREE, ENDS, FEW), SharingIds(TREE, ENDS, FEW)
     for repeat in range(20):
         prompts = [made.prompt(f"0/{repeat}", place, 60) for place in range(len(ENDS))]
-        assert prompts == [others.prompt(f"0/{repeat}", place, 60) for place in range(len(ENDS))]
+        assert prompts == [
+            others.prompt(f"0/{repeat}", place, 60) for place in range(len(ENDS))
+        ]
         for one, other in combinations(range(len(ENDS)), 2):
             assert alike(prompts[one], prompts[other]) == tokens_shared(one, other)
         assert all(FEW[0] <= token < FEW[1] for prompt in prompts for token in prompt)
@@ -195,9 +218,14 @@ def test_what_a_killed_engine_never_answers_is_not_waited_for(monkeypatch):
     monkeypatch.syspath_prepend(str(PROGRAM.parent))
     import chunkscope_engine
 
-    never: Any = {"collective_rpc": lambda _: asyncio.Event().wait(), "shutdown": lambda: None}
+    never: Any = {
+        "collective_rpc": lambda _: asyncio.Event().wait(),
+        "shutdown": lambda: None,
+    }
     measurement = chunkscope_engine.Measurement({"entry": "serve"}, print)
-    measurement._engine = SimpleNamespace(errored=True, dead_error=OSError("dead"), **never)
+    measurement._engine = SimpleNamespace(
+        errored=True, dead_error=OSError("dead"), **never
+    )
     monkeypatch.setattr(chunkscope_engine, "LOOK_S", 0.01)
     monkeypatch.setattr(measurement, "_start", lambda: None)
     with pytest.raises(OSError, match="dead"):

@@ -11,13 +11,20 @@ from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import parse
 from chunkscope.verification.endpoint.stream import Received, spread
-from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
+from chunkscope.verification.latencies import (
+    Answer,
+    distribution_of,
+    figures_of,
+    median_of,
+)
 from tests.build import WORKLOAD
 from tests.verification import odd_server
 
 
 def event(text="", finish=None, output=None) -> bytes:
-    usage = {"usage": {"prompt_tokens": 4, "completion_tokens": output}} if output else {}
+    usage = (
+        {"usage": {"prompt_tokens": 4, "completion_tokens": output}} if output else {}
+    )
     return odd_server.event(text, finish=finish, **usage).rstrip()
 
 
@@ -30,7 +37,14 @@ def answer_of(*events: tuple[float, bytes], end: float = 9.0):
 
 @given(st.lists(st.integers(1, 40)), st.sampled_from(["\n", "\r\n"]))
 def test_events_are_the_same_however_they_are_cut(cuts, newline):
-    lines = [": hi", "event: x", event("a").decode(), "", event("b", "stop").decode(), ""]
+    lines = [
+        ": hi",
+        "event: x",
+        event("a").decode(),
+        "",
+        event("b", "stop").decode(),
+        "",
+    ]
     data, received = newline.join(lines).encode(), Received()
 
     async def parts():
@@ -44,7 +58,9 @@ def test_events_are_the_same_however_they_are_cut(cuts, newline):
 
 
 END = b"data: [DONE]"
-USAGE = b"data: " + json.dumps({"choices": [], "usage": {"completion_tokens": 7}}).encode()
+USAGE = (
+    b"data: " + json.dumps({"choices": [], "usage": {"completion_tokens": 7}}).encode()
+)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +81,9 @@ USAGE = b"data: " + json.dumps({"choices": [], "usage": {"completion_tokens": 7}
         pytest.param([(1.0, event("", "stop")), (1.2, END)], (9.0,), (0,), id="nothing"),
     ],
 )  # fmt: skip
-def test_as_many_tokens_as_the_server_says_at_the_times_they_were_seen(events, times, counts):
+def test_as_many_tokens_as_the_server_says_at_the_times_they_were_seen(
+    events, times, counts
+):
     answer = answer_of(*events)
     assert (answer.times, answer.counts) == (times, counts)
 
@@ -84,7 +102,11 @@ def test_counters_add_up_over_engines_under_either_name_and_tell_nothing_when_th
     assert parse("vllm:num_preemptions_created 5").total(metrics.PREEMPTIONS) is None
     before, after = parse("vllm:num_preemptions 9"), parse("vllm:num_preemptions 1")
     pairs = [(before, after), (parse(""), after), (before, parse(""))]
-    assert [metrics.counted(*pair, metrics.PREEMPTIONS) for pair in pairs] == [None, 1, None]
+    assert [metrics.counted(*pair, metrics.PREEMPTIONS) for pair in pairs] == [
+        None,
+        1,
+        None,
+    ]
 
 
 NOW = "vllm:prefix_cache_queries_total {}\nvllm:prefix_cache_hits_total {}"
@@ -98,7 +120,9 @@ SOURCES = (
     ("text", "before", "after", "rate"),
     [
         pytest.param(NOW, (100, 50), (300, 100), 0.25, id="up to 0.15"),
-        pytest.param(SOURCES, (0, 0, 0, 0), (900, 0, 100, 30), 0.3, id="waiting is not counted"),
+        pytest.param(
+            SOURCES, (0, 0, 0, 0), (900, 0, 100, 30), 0.3, id="waiting is not counted"
+        ),
         pytest.param(NOW, (100, 50), (100, 50), None, id="nothing was looked up"),
     ],
 )
@@ -138,7 +162,11 @@ def made():
 
 
 def test_times_are_counted_from_the_moment_of_sending(made) -> None:
-    assert (made.short.ttft_s.max, made.long.ttft_s.max, made.long.e2e_s.max) == (1.0, 2.5, 3.5)
+    assert (made.short.ttft_s.max, made.long.ttft_s.max, made.long.e2e_s.max) == (
+        1.0,
+        2.5,
+        3.5,
+    )
     assert made.makespan_s == 4.0  # from the first sent to the last token
     assert (made.input_tokens_per_s, made.output_tokens_per_s) == (5_100 / 4, 6 / 4)
     assert SHORT.gaps_s == [0.5, 0.5, 0.5]  # tokens that come together share the wait
@@ -154,7 +182,9 @@ def test_steps_say_how_prompts_were_cut_and_what_was_cached(made) -> None:
 
 
 def test_repeats_give_the_median_figure_by_figure(made) -> None:
-    slower = figures_of([Answer(sent=0.0, times=(9.0,), counts=(1,)), LONG], WORKLOAD, steps=None)
+    slower = figures_of(
+        [Answer(sent=0.0, times=(9.0,), counts=(1,)), LONG], WORKLOAD, steps=None
+    )
     merged = median_of([made, slower, made])
     assert merged.makespan_s == 4.0
     assert merged.steps == 4
@@ -170,7 +200,9 @@ def test_the_distribution_has_every_percentile_of_all_answers() -> None:
 
 
 def test_goodput_and_the_use_of_the_tightest_limit_are_those_of_the_answers() -> None:
-    found = figures_of([SHORT, LONG], WORKLOAD, slo=read_slo("ttft_p95=1s,itl_p99=0.6s"))
+    found = figures_of(
+        [SHORT, LONG], WORKLOAD, slo=read_slo("ttft_p95=1s,itl_p99=0.6s")
+    )
     assert found.goodput_per_s == 1 / 4  # the long one's first token took 2.5 s
     assert found.slo_use == max(found.ttft_s.p95 / 1, found.itl_s.p99 / 0.6)
     unlimited = figures_of([SHORT, LONG], WORKLOAD)

@@ -9,7 +9,12 @@ from chunkscope.report.words.runs import measured_answer, measured_on
 from chunkscope.report.words.runs import outputs as said_of_outputs
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
-from chunkscope.verification.outputs import PROMPTS, is_noise, sample_places, with_outputs_compared
+from chunkscope.verification.outputs import (
+    PROMPTS,
+    is_noise,
+    sample_places,
+    with_outputs_compared,
+)
 from chunkscope.verification.result import Conclusion, MeasuredVerdict, RunOutputs
 from chunkscope.verification.verdict import is_tie, judge, judged, worse_figures
 from chunkscope.vllm.settings import Settings
@@ -28,13 +33,23 @@ def verdict(*runs, slo=(), **more) -> MeasuredVerdict:
 @pytest.mark.parametrize(
     ("default", "conclusion"),
     [
-        pytest.param((10.05, 9.95, 10.2), Conclusion.DROP_FLAGS, id="the spreads overlap"),
-        pytest.param((10.25, 10.24, 10.26), Conclusion.DROP_FLAGS, id="2.5 % is too little"),
-        pytest.param((10.35, 10.34, 10.36), Conclusion.KEEP_PLAN, id="3.5 % is worth a flag"),
-        pytest.param((9.0, 8.9, 9.1), Conclusion.USE_ANOTHER, id="the default is faster"),
+        pytest.param(
+            (10.05, 9.95, 10.2), Conclusion.DROP_FLAGS, id="the spreads overlap"
+        ),
+        pytest.param(
+            (10.25, 10.24, 10.26), Conclusion.DROP_FLAGS, id="2.5 % is too little"
+        ),
+        pytest.param(
+            (10.35, 10.34, 10.36), Conclusion.KEEP_PLAN, id="3.5 % is worth a flag"
+        ),
+        pytest.param(
+            (9.0, 8.9, 9.1), Conclusion.USE_ANOTHER, id="the default is faster"
+        ),
     ],
 )
-def test_a_flag_has_to_gain_three_per_cent_beyond_the_spread(default, conclusion) -> None:
+def test_a_flag_has_to_gain_three_per_cent_beyond_the_spread(
+    default, conclusion
+) -> None:
     result = verdict(STEADY, run("default", *default))
     assert result.conclusion is conclusion
     assert result.use == ("plan" if conclusion is Conclusion.KEEP_PLAN else "default")
@@ -44,7 +59,11 @@ def test_a_flag_has_to_gain_three_per_cent_beyond_the_spread(default, conclusion
 
 def test_what_all_rows_have_in_common_is_no_flag_that_can_go() -> None:
     """An expert-parallel plan and its default are the same engines but for what was planned."""
-    common = {"max_model_len": 4_096, "enable_expert_parallel": True, "kv_cache_dtype": "fp8"}
+    common = {
+        "max_model_len": 4_096,
+        "enable_expert_parallel": True,
+        "kv_cache_dtype": "fp8",
+    }
     planned = replace(PLAN, settings=Settings(max_num_seqs=8, **common))
     default = run("default", 10.0, 9.9, 10.1, settings=Settings(**common))
     assert verdict(planned, default).drop == ("max_num_seqs",)
@@ -52,7 +71,9 @@ def test_what_all_rows_have_in_common_is_no_flag_that_can_go() -> None:
 
 def test_a_row_that_beats_the_plan_and_the_default_is_to_be_used() -> None:
     default = run("default", 10.0, 9.9, 10.1)
-    result = verdict(PLAN, default, run("small", 9.0, 8.9, 9.1), run("smaller", 8.0, 8.0, 8.0))
+    result = verdict(
+        PLAN, default, run("small", 9.0, 8.9, 9.1), run("smaller", 8.0, 8.0, 8.0)
+    )
     assert (result.conclusion, result.use) == (Conclusion.USE_ANOTHER, "smaller")
 
 
@@ -72,7 +93,12 @@ def test_a_plan_that_is_the_default_changes_nothing_unless_a_row_is_better() -> 
 
 
 def test_with_no_default_to_beat_the_plan_is_kept() -> None:
-    for others in ([run("off", 9.8, 9.7, 9.95)], [failed("off")], [failed("default")], []):
+    for others in (
+        [run("off", 9.8, 9.7, 9.95)],
+        [failed("off")],
+        [failed("default")],
+        [],
+    ):
         assert verdict(PLAN, *others).conclusion is Conclusion.KEEP_PLAN
 
 
@@ -83,7 +109,9 @@ def test_when_the_plan_does_not_run_the_best_of_the_rest_is_to_be_used() -> None
     assert verdict(run("endpoint", 1.0)) is None, "of no plan"
 
 
-def test_at_a_given_rate_latency_decides_for_how_long_all_takes_is_the_rates_doing() -> None:
+def test_at_a_given_rate_latency_decides_for_how_long_all_takes_is_the_rates_doing() -> (
+    None
+):
     rated = replace(WORKLOAD, arrivals="4/s")
     assert verdict(PLAN, workload=rated).goal == "e2e_s.p95"
     assert verdict(PLAN).goal == "makespan_s"
@@ -108,14 +136,22 @@ def test_limits_decide_and_a_default_with_about_the_same_room_needs_no_flag() ->
 def test_with_one_repeat_small_differences_are_ties() -> None:
     assert is_tie(run("a", 61.5), run("b", 57.6), MAKESPAN)
     assert not is_tie(run("a", 61.5), run("b", 55.6), MAKESPAN)
-    assert is_tie(run("a", 10.0, 9.9, 10.1), run("b", 10.2, 10.1, 10.3), MAKESPAN), "they touch"
+    assert is_tie(run("a", 10.0, 9.9, 10.1), run("b", 10.2, 10.1, 10.3), MAKESPAN), (
+        "they touch"
+    )
 
 
 @pytest.mark.parametrize(
     ("tokens", "outcome", "named"),
     [
-        *((980, "tie", []), (979, "worse", [])),  # by more than two per cent, of what is read once
-        *((971, "worse", []), (969, "worse", ["kv_cache_tokens"])),  # by three: worth a word
+        *(
+            (980, "tie", []),
+            (979, "worse", []),
+        ),  # by more than two per cent, of what is read once
+        *(
+            (971, "worse", []),
+            (969, "worse", ["kv_cache_tokens"]),
+        ),  # by three: worth a word
     ],
 )
 def test_how_much_less_is_worse(tokens, outcome, named) -> None:
@@ -125,7 +161,9 @@ def test_how_much_less_is_worse(tokens, outcome, named) -> None:
 
 
 def test_of_a_server_the_figure_that_decides_is_the_answer() -> None:
-    assert measured_answer(verification(run("endpoint", 3.0))).endswith("all requests 3.00 s.")
+    assert measured_answer(verification(run("endpoint", 3.0))).endswith(
+        "all requests 3.00 s."
+    )
     died = verification(failed("endpoint"), repeats=3)
     assert measured_answer(died).startswith("Endpoint: out of memory")
     assert "median" not in measured_on(died), "of no figure"
@@ -137,7 +175,9 @@ def answering(setting: str, *answers: int):
 
 
 @pytest.mark.parametrize(("requests", "places"), [(3, 3), (200, PROMPTS)])
-def test_the_sample_is_spread_over_the_lengths_and_has_the_longest(requests, places) -> None:
+def test_the_sample_is_spread_over_the_lengths_and_has_the_longest(
+    requests, places
+) -> None:
     lengths = [(7 * n) % 1_000 + 1 for n in range(requests)]
     sent = tuple(Request(prompt_tokens=n, output_tokens=8) for n in lengths)
     sample = sample_places(replace(WORKLOAD, requests=sent))
@@ -154,18 +194,28 @@ def test_the_reference_is_without_chunks_else_the_default_else_the_first() -> No
     }
     for (setting, answer), compared in expected.items():
         runs.append(answering(setting, answer))
-        outputs = [r.outputs for r in with_outputs_compared(verification(*runs)).runs if r.outputs]
+        outputs = [
+            r.outputs
+            for r in with_outputs_compared(verification(*runs)).runs
+            if r.outputs
+        ]
         assert [(one.reference, one.equal) for one in outputs] == compared
 
 
 def test_no_more_differences_than_sending_again_makes_are_noise() -> None:
     reference = RunOutputs(answers=(), again=0.9)
     for equal, noise in ((0.95, True), (0.9, True), (0.85, False)):
-        assert is_noise(RunOutputs(answers=(), again=1.0, equal=equal), reference) is noise
+        assert (
+            is_noise(RunOutputs(answers=(), again=1.0, equal=equal), reference) is noise
+        )
 
 
 def test_only_answers_that_differ_are_explained() -> None:
-    runs = (answering("plan", 5, 6), answering("max-num-seqs=8", 5, 5), answering("default", 5, 5))
+    runs = (
+        answering("plan", 5, 6),
+        answering("max-num-seqs=8", 5, 5),
+        answering("default", 5, 5),
+    )
     differs, same = said_of_outputs(with_outputs_compared(verification(*runs)))
     assert differs.startswith("The plan: 50 %")
     assert "rounding decides" in differs

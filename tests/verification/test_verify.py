@@ -15,12 +15,26 @@ from chunkscope.verification import verify
 from chunkscope.verification.engine_run import EngineJob, EngineRecord
 from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import PromptSource, Verification
-from chunkscope.verification.settings import SettingRow, parse_engine_args, parse_point, rows_of
+from chunkscope.verification.settings import (
+    SettingRow,
+    parse_engine_args,
+    parse_point,
+    rows_of,
+)
 from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import MIXED, WORKLOAD, failed, plan, plan_that_sets, profile, run, verification
+from tests.build import (
+    MIXED,
+    WORKLOAD,
+    failed,
+    plan,
+    plan_that_sets,
+    profile,
+    run,
+    verification,
+)
 
 SHAPE = find_model("llama-3.1-8b")
 SET = Settings(max_num_batched_tokens=2_048)
@@ -36,7 +50,9 @@ def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it() 
         verify.check_vocabulary(prompts(SHAPE.vocab), SHAPE)
 
 
-def test_the_longest_prompt_and_the_requests_with_short_answers_warm_an_engine_up() -> None:
+def test_the_longest_prompt_and_the_requests_with_short_answers_warm_an_engine_up() -> (
+    None
+):
     """The longest prompt decides the peak, though it may not be among the requests."""
     data, long = profile(data=MIXED), replace(WORKLOAD.requests[0], output_tokens=300)
     sent = replace(WORKLOAD, requests=(long, *WORKLOAD.requests))
@@ -44,33 +60,43 @@ def test_the_longest_prompt_and_the_requests_with_short_answers_warm_an_engine_u
         (4_000, 1, 0.0, None), (100, 16, 0.0, 0), (100, 8, 0.0, 1), (5_000, 8, 0.0, 2)
     ]  # fmt: skip
     short = plan(MIXED, max_model_len=3_000)
-    assert verify.warm_up(sent, short, data)[0][:2] == (2_999, 1), "as far as the context goes"
+    assert verify.warm_up(sent, short, data)[0][:2] == (2_999, 1), (
+        "as far as the context goes"
+    )
 
 
 def test_the_workload_fits_the_plans_context_and_keeps_its_concurrency() -> None:
     planned, data = plan(MIXED, concurrency=9), profile(data=MIXED)
-    workload = verify.blank_verification(planned, data, VerifyOptions(requests=500), Progress())[
-        0
-    ].workload
+    workload = verify.blank_verification(
+        planned, data, VerifyOptions(requests=500), Progress()
+    )[0].workload
     room = planned.effective.max_model_len
     assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
     assert (workload.long_over, workload.concurrency) == (planned.decision.threshold, 9)
-    kept, _ = verify.blank_verification(planned, data, VerifyOptions(concurrency=3), Progress())
+    kept, _ = verify.blank_verification(
+        planned, data, VerifyOptions(concurrency=3), Progress()
+    )
     assert kept.workload.concurrency == 3
     rated = replace(planned, request=replace(planned.request, arrivals="4/s"))
     for given, arrivals in ((None, "4/s"), ("batch", "batch")):
-        sent, _ = verify.blank_verification(rated, data, VerifyOptions(arrivals=given), Progress())
+        sent, _ = verify.blank_verification(
+            rated, data, VerifyOptions(arrivals=given), Progress()
+        )
         assert sent.workload.arrivals == arrivals
 
 
-@pytest.mark.parametrize("options", [{"data": ["x"], "shared_prefix": 0}, {"timeout_s": 0}])
+@pytest.mark.parametrize(
+    "options", [{"data": ["x"], "shared_prefix": 0}, {"timeout_s": 0}]
+)
 def test_options_that_make_no_sense_are_refused(options) -> None:
     with pytest.raises(UsageError):
         VerifyOptions(**options)
 
 
 def test_a_folder_without_weights_needs_the_dummy_format(tmp_path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(known_model("qwen2.5-1.5b").config))
+    (tmp_path / "config.json").write_text(
+        json.dumps(known_model("qwen2.5-1.5b").config)
+    )
     with pytest.raises(MissingError, match=str(tmp_path)):
         verify.model_for_engine(str(tmp_path), "auto")
     assert verify.model_for_engine(str(tmp_path), "dummy")[0] == str(tmp_path)
@@ -106,7 +132,10 @@ def test_a_resumed_run_keeps_the_rows_that_are_final_under_the_names_of_today() 
         ({"repeats": 9}, "number of repeats"),
         ({"slo": read_slo("ttft_p95=1s")}, "limits"),  # rows were judged by others
         ({"source": PromptSource(datasets=("gsm8k",))}, "workload"),
-        ({"workload": replace(WORKLOAD, stretches=(Stretch(parent=-1, tokens=32),))}, "workload"),
+        (
+            {"workload": replace(WORKLOAD, stretches=(Stretch(parent=-1, tokens=32),))},
+            "workload",
+        ),
         ({"options": {"enforce_eager": True}}, "engine options"),
     ],
 )
@@ -121,7 +150,9 @@ def test_a_row_with_other_settings_is_measured_again_where_the_machine_is_now() 
     assert (again.runs, again.machine) == ((), None)
 
 
-def test_a_resumed_run_keeps_its_calibration_and_no_row_started_otherwise(monkeypatch, tmp_path):
+def test_a_resumed_run_keeps_its_calibration_and_no_row_started_otherwise(
+    monkeypatch, tmp_path
+):
     asked, saved, calibration = [], [], SimpleNamespace(save=lambda _: saved.append(1))
 
     def measure(row, job, _log, _listener):
@@ -131,13 +162,24 @@ def test_a_resumed_run_keeps_its_calibration_and_no_row_started_otherwise(monkey
     monkeypatch.setattr(verify, "measure", measure)
     monkeypatch.setattr(verify, "calibration_of", lambda *_: calibration)
     monkeypatch.setattr(verify, "calibration_path", lambda *_: None)
-    how = {"python": "", "engine": {}, "entry": "serve", "workload": WORKLOAD, "warm_up": ()}
+    how = {
+        "python": "",
+        "engine": {},
+        "entry": "serve",
+        "workload": WORKLOAD,
+        "warm_up": (),
+    }
     job = EngineJob(**how, repeats=1, timeout_s=1, bursts=["all"])
     report = verify.Report(output=tmp_path / "verify.json")
     result = replace(verification(), runs=())
     for rows_, entry in ((ROWS[:1], "serve"), (ROWS, "serve"), (ROWS, "llm")):
-        result = verify.measure_rows(result, rows_, replace(job, entry=entry), SHAPE, report)
-    assert (asked, saved) == ([("plan", ["all"]), ("off", ()), ("plan", ()), ("off", ())], [1])
+        result = verify.measure_rows(
+            result, rows_, replace(job, entry=entry), SHAPE, report
+        )
+    assert (asked, saved) == (
+        [("plan", ["all"]), ("off", ()), ("plan", ()), ("off", ())],
+        [1],
+    )
 
 
 V24 = release("0.24.0")
@@ -165,7 +207,12 @@ def test_every_row_is_the_same_engine_but_for_what_is_compared() -> None:
 def test_the_plan_comes_first_then_what_it_is_compared_to() -> None:
     also = "max-num-batched-tokens=4096"
     planned, default, off, point = rows(plan(MIXED), also=[also])
-    assert [row.name for row in (planned, default, off, point)] == ["plan", "default", "off", also]
+    assert [row.name for row in (planned, default, off, point)] == [
+        "plan",
+        "default",
+        "off",
+        also,
+    ]
     assert set(default.settings.given()) == {"max_model_len"}
     assert off.settings == replace(default.settings, enable_chunked_prefill=False)
     assert point.settings == replace(default.settings, max_num_batched_tokens=4_096)
@@ -183,11 +230,16 @@ def test_names_for_the_same_settings_are_measured_once() -> None:
     assert (point.name, point.same_as) == (also[0], (also[1],))
 
 
-def test_a_row_that_does_not_take_the_longest_request_or_that_vllm_ignores_is_refused() -> None:
+def test_a_row_that_does_not_take_the_longest_request_or_that_vllm_ignores_is_refused() -> (
+    None
+):
     planned = plan_that_sets(MIXED, given={"max_model_len": 4_608})
     assert {row.refused for row in rows(planned, longest=4_608)} == {None}
     (row, *_) = rows(planned, longest=5_000)
-    assert (row.refused.code, row.refused.values["longest"]) == ("context_too_short", 5_000)
+    assert (row.refused.code, row.refused.values["longest"]) == (
+        "context_too_short",
+        5_000,
+    )
     off = rows(plan(MIXED), against=["off"], installed=release("0.10.2"))[1]
     assert off.refused.code == "off_is_ignored"
 
@@ -204,6 +256,11 @@ def test_what_is_no_argument_is_refused(text) -> None:
 
 def test_points_are_settings_and_engine_arguments_are_json_where_they_are() -> None:
     point = parse_point("--gpu-memory-utilization=0.5,enable-chunked-prefill=false")
-    assert point.given() == {"gpu_memory_utilization": 0.5, "enable_chunked_prefill": False}
-    parsed = parse_engine_args(["--dtype=float32", "max-logprobs=5", 'hf-overrides={"a": 1}'])
+    assert point.given() == {
+        "gpu_memory_utilization": 0.5,
+        "enable_chunked_prefill": False,
+    }
+    parsed = parse_engine_args(
+        ["--dtype=float32", "max-logprobs=5", 'hf-overrides={"a": 1}']
+    )
     assert parsed == {"dtype": "float32", "max_logprobs": 5, "hf_overrides": {"a": 1}}

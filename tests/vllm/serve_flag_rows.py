@@ -43,7 +43,17 @@ config headless api_server_count chat_template default_chat_template_kwargs lora
 trust_request_chat_template tokens_only grpc enable_flash_late_interaction
 use_gpu_for_pooling_score enable_scale_out disable_frontend_multiprocessing
 """
-COLUMNS = ("name", "also", "takes", "choices", "default", "effect", "server", "since", "until")
+COLUMNS = (
+    "name",
+    "also",
+    "takes",
+    "choices",
+    "default",
+    "effect",
+    "server",
+    "since",
+    "until",
+)
 
 
 def known_flags(python: str) -> tuple[str, list[dict[str, Any]]]:
@@ -69,9 +79,13 @@ def _row(one: dict[str, Any]) -> dict[str, str] | None:
     if not names:
         return None  # the model, which stands without a flag
     name, takes = names[0], _takes(one)
-    choices = sorted(c for c in one["choices"] if c != "None") if takes != "texts" else []
+    choices = (
+        sorted(c for c in one["choices"] if c != "None") if takes != "texts" else []
+    )
     short = [word for word in words if not word.startswith("--")]
-    short += ["-O"] * (name == "optimization_level")  # vLLM puts one for the other, then parses
+    short += ["-O"] * (
+        name == "optimization_level"
+    )  # vLLM puts one for the other, then parses
     return {
         "name": name,
         "also": " ".join((*names[1:], *short)),
@@ -99,7 +113,11 @@ def _default(written: str, takes: str) -> str:
         value = ast.literal_eval(written)
     except (ValueError, SyntaxError):
         return ""
-    if takes == "on" or value == "==SUPPRESS==" or not isinstance(value, str | int | float):
+    if (
+        takes == "on"
+        or value == "==SUPPRESS=="
+        or not isinstance(value, str | int | float)
+    ):
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -111,7 +129,9 @@ def _is_judged(name: str) -> bool:
 def _effect(name: str, *, server: bool) -> str:
     if _is_judged(name):
         return "judged"
-    harmless = name not in _OF_THE_SERVER.split() if server else name in _HARMLESS.split()
+    harmless = (
+        name not in _OF_THE_SERVER.split() if server else name in _HARMLESS.split()
+    )
     return "none" if harmless else "any"
 
 
@@ -120,7 +140,9 @@ def _first(version: Version) -> str:
     return dotted(version if version < (0, 12, 0) else (*version[:2], 0))
 
 
-def table_of(versions: dict[Version, dict[str, dict[str, str]]]) -> list[dict[str, str]]:
+def table_of(
+    versions: dict[Version, dict[str, dict[str, str]]],
+) -> list[dict[str, str]]:
     """A row for each name, and another from where something about it changed."""
     rows: list[dict[str, str]] = []
     order = sorted(versions)

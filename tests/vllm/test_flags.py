@@ -56,7 +56,9 @@ def test_the_default_is_the_installed_version(monkeypatch, installed, version, n
         ("b200", "0.28", Entry.SERVE, 16384, 1024),
     ],
 )
-def test_vllms_own_choice_follows_gpu_version_and_entry(gpu, version, entry, budget, seqs):
+def test_vllms_own_choice_follows_gpu_version_and_entry(
+    gpu, version, entry, budget, seqs
+):
     expected = Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
     assert release(version).batch_defaults(find_gpu(gpu), entry) == expected
 
@@ -72,13 +74,17 @@ def test_vllms_own_choice_follows_gpu_version_and_entry(gpu, version, entry, bud
         ("0.29", "MixtralForCausalLM", False, Runner.V2),
     ],
 )
-def test_the_model_runner_follows_version_and_model(version, architecture, dense, runner):
+def test_the_model_runner_follows_version_and_model(
+    version, architecture, dense, runner
+):
     assert release(version).runner(architecture, dense=dense) is runner
 
 
 def test_the_fewest_arguments_lead_to_the_same_engine():
     """Defaults are left out, also those that follow from another argument."""
-    there = Deployment(release=release("0.32"), gpu=find_gpu("h200"), shape=find_model("qwen3-8b"))
+    there = Deployment(
+        release=release("0.32"), gpu=find_gpu("h200"), shape=find_model("qwen3-8b")
+    )
     for changed in (
         {},
         {"max_num_batched_tokens": 256},
@@ -124,10 +130,17 @@ def settings(**changed):
         ({"long_prefill_token_threshold": 32_768}, "0.28", None),
         (OFF, "0.11.1", None),
         ({"max_num_batched_tokens": 128}, "0.32", None),
-        ({"max_num_active_seqs": 64, "long_prefill_token_threshold_adaptive": True}, "0.31", None),
+        (
+            {"max_num_active_seqs": 64, "long_prefill_token_threshold_adaptive": True},
+            "0.31",
+            None,
+        ),
         # Both are what is done anyway: without the flag, too.
         (
-            {"max_num_active_seqs": 128, "long_prefill_token_threshold_adaptive": False},
+            {
+                "max_num_active_seqs": 128,
+                "long_prefill_token_threshold_adaptive": False,
+            },
             "0.30",
             None,
         ),
@@ -143,7 +156,10 @@ def test_what_vllm_refuses_is_refused_here_and_nothing_else(changed, version, fa
 def test_a_context_over_the_models_own_is_refused():
     there = Deployment(release=release("0.24"), shape=find_model("gemma-2-9b"))
     (refusal,) = there.refusals(settings())
-    assert (refusal.argument, refusal.code) == ("max_model_len", "refused_context_over_limit")
+    assert (refusal.argument, refusal.code) == (
+        "max_model_len",
+        "refused_context_over_limit",
+    )
     assert refusal.values["limit"] == 8_192
 
 
@@ -165,7 +181,9 @@ SINCE = {
 def test_each_rule_changed_in_these_versions():
     tables = {rule.name: rule.metadata["table"] for rule in fields(Rules)}
     assert {table[0][0] for table in tables.values()} == {OLDEST}
-    since = {name: " ".join(dotted(v) for v, _ in rows[1:]) for name, rows in tables.items()}
+    since = {
+        name: " ".join(dotted(v) for v, _ in rows[1:]) for name, rows in tables.items()
+    }
     assert since == SINCE
     sizes = (release("0.10.2").rules.expert_tokens, release("0.14").rules.expert_tokens)
     assert (*sizes, release("0.19").rules.expert_tokens) == (32_768, 16_384, None)

@@ -27,7 +27,11 @@ def memory(model="qwen3-8b", gpu="h100", **options):
 
 def test_it_is_the_bill_that_a_plan_has():
     there = plan(SHORT, model="qwen3-8b", gpu="h100").deployment
-    asked = {"max_num_batched_tokens": 65_536, "max_num_seqs": 4_096, "max_model_len": 16_384}
+    asked = {
+        "max_num_batched_tokens": 65_536,
+        "max_num_seqs": 4_096,
+        "max_model_len": 16_384,
+    }
     settings = Settings(**asked, gpu_memory_utilization=0.8, tensor_parallel_size=2)
     found = memory(**asked, gpu_memory_utilization=0.8, tp=2).memory
     assert found.lines == there.memory(settings).lines
@@ -36,12 +40,19 @@ def test_it_is_the_bill_that_a_plan_has():
 def test_what_nobody_sets_is_what_vllm_takes():
     served, offline = memory(), memory(entry=Entry.LLM)
     assert served.memory.kv_cache_tokens > offline.memory.kv_cache_tokens
-    asking = replace(served.shape, original=4_096, quantization=Quantization(kv_cache="fp8"))
-    for version, taken in {"0.32.0": (4_096, "fp8"), "0.11.0": (served.shape.limit, None)}.items():
+    asking = replace(
+        served.shape, original=4_096, quantization=Quantization(kv_cache="fp8")
+    )
+    for version, taken in {
+        "0.32.0": (4_096, "fp8"),
+        "0.11.0": (served.shape.limit, None),
+    }.items():
         there = replace(served.deployment, shape=asking, release=release(version))
         own = there.effective(Settings(kv_cache_dtype="auto"))
         assert (own.max_model_len, own.kv_cache_dtype) == taken
-        assert ("unstretched" in {note.code for note in there.notes()}) == (taken[0] == 4_096)
+        assert ("unstretched" in {note.code for note in there.notes()}) == (
+            taken[0] == 4_096
+        )
 
 
 def test_llama_4_keeps_all_tokens_in_every_layer_until_vllm_0_14(tmp_path):
@@ -49,13 +60,19 @@ def test_llama_4_keeps_all_tokens_in_every_layer_until_vllm_0_14(tmp_path):
     config |= {"architectures": ["Llama4ForCausalLM"], "attention_chunk_size": 8_192}
     (tmp_path / "config.json").write_text(json.dumps(config))
     old, new = (memory(tmp_path, "h200", vllm_version=v) for v in ("0.13", "0.14"))
-    assert new.memory.kv_cache_tokens == pytest.approx(3.1 * old.memory.kv_cache_tokens, rel=0.1)
+    assert new.memory.kv_cache_tokens == pytest.approx(
+        3.1 * old.memory.kv_cache_tokens, rel=0.1
+    )
     assert "chunks_kept" in {n.code for n in old.notes} - {n.code for n in new.notes}
 
 
 def test_a_threshold_bounds_what_logprobs_take():
     # Qwen2.5 keeps the first runner, which takes the logits of a whole chunk.
-    options = {"model": "qwen2.5-7b", "task": Task.LOGLIKELIHOOD, "max_num_batched_tokens": 8_192}
+    options = {
+        "model": "qwen2.5-7b",
+        "task": Task.LOGLIKELIHOOD,
+        "max_num_batched_tokens": 8_192,
+    }
     whole = memory(**options)
     cut = memory(**options, long_prefill_token_threshold=1_024)
     assert cut.memory.line("logprobs").gib < whole.memory.line("logprobs").gib / 7
@@ -68,20 +85,31 @@ def test_a_context_longer_than_the_kv_cache_does_not_start():
     (why,) = found.refusals
     assert (why.code, why.values["max_model_len"]) == ("refused_kv_cache", 131_072)
     held = {tp: memory("llama-3.1-8b", "l4", tp=tp) for tp in (1, 2)}
-    assert [not one.refusals for one in held.values()] == [False, why.values["full_tp"] == 2]
+    assert [not one.refusals for one in held.values()] == [
+        False,
+        why.values["full_tp"] == 2,
+    ]
     assert not found.to_json()["starts"]
-    assert not memory("llama-3.1-8b", "l4", max_model_len=found.memory.kv_cache_tokens).refusals
+    assert not memory(
+        "llama-3.1-8b", "l4", max_model_len=found.memory.kv_cache_tokens
+    ).refusals
 
 
 def test_a_model_that_does_not_fit_says_how_much_is_missing():
     (why,) = memory("llama-3.1-70b").refusals
-    assert (why.code, why.values["tp"], why.values["full_tp"]) == ("refused_no_memory", 2, 4)
+    assert (why.code, why.values["tp"], why.values["full_tp"]) == (
+        "refused_no_memory",
+        2,
+        4,
+    )
     assert "--tp 2 would fit" in sentence(why), "as recommend says"
     assert not memory("llama-3.1-70b", tp=4).refusals
     (why,) = memory("phi-4", "t4").refusals
     assert why.values["tp"] is None, "vLLM does not split its 10 KV heads over 4 GPUs"
     assert set(memory("llama-3.1-70b").requests.values()) == {0}
-    assert sections(memory("llama-3.1-70b"))[0].table.rows[-1][1] == "133.92", "as the lines add up"
+    assert sections(memory("llama-3.1-70b"))[0].table.rows[-1][1] == "133.92", (
+        "as the lines add up"
+    )
     fits = memory(max_model_len=16_384)
     assert list(fits.requests) == [1_024, 4_096, 16_384]
     assert fits.requests[4_096] == fits.memory.kv_cache_tokens // 4_096
@@ -106,11 +134,17 @@ def test_where_a_log_measured_less_every_setting_has_less_by_as_much():
     fit = MeasuredFit(log="vllm.log", settings=logged, kv_cache_tokens=fewer)
     fitted = replace(there, measured=fit)
     assert fitted.memory(logged).kv_cache_tokens == pytest.approx(fewer, abs=32)
-    for changed, label in (({}, Label.MEASURED), ({"max_num_batched_tokens": 2_048}, None)):
+    for changed, label in (
+        ({}, Label.MEASURED),
+        ({"max_num_batched_tokens": 2_048}, None),
+    ):
         settings = replace(logged, **changed)
         ours, theirs = fitted.memory(settings), there.memory(settings)
         off = theirs.kv_cache_bytes - ours.kv_cache_bytes
-        assert (off, ours.kv_cache_label) == (round(ours.line("correction").gib * 2**30), label)
+        assert (off, ours.kv_cache_label) == (
+            round(ours.line("correction").gib * 2**30),
+            label,
+        )
 
 
 def asked(made, *, python):
@@ -153,7 +187,9 @@ def test_a_check_that_dies_or_refuses_is_an_engine_error(tmp_path, answer, told)
 
 
 def test_what_the_engine_ends_up_with_is_asked_about_a_folder_of_the_user(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(known_model("llama-3.1-8b").config))
+    (tmp_path / "config.json").write_text(
+        json.dumps(known_model("llama-3.1-8b").config)
+    )
     made = plan(MIXED, model=str(tmp_path))
     words = command_line({**made.effective.given(), "model": str(tmp_path), **DRY})
     echo = f"print('chunkscope-check:' + json.dumps([sys.argv[2:] == {words}, None]))"

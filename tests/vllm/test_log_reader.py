@@ -23,7 +23,9 @@ PERIODIC = (
 )
 
 
-def stamped(text, when="10-23 10:51:24", process="(EngineCore pid=7) ", level="INFO") -> str:
+def stamped(
+    text, when="10-23 10:51:24", process="(EngineCore pid=7) ", level="INFO"
+) -> str:
     return f"{process}{level} {when} [core.py:77] {text}"
 
 
@@ -48,17 +50,26 @@ BEGUN = stamped(START.format(version="0.24.0"))
 
 SAID = [
     ("Model loading took 14.9889 GiB and 2.345678 seconds", {"weights_gib": 14.9889}),
-    ("Model loading took 14.9889 GiB memory and 2.345678 seconds", {"weights_gib": 14.9889}),
+    (
+        "Model loading took 14.9889 GiB memory and 2.345678 seconds",
+        {"weights_gib": 14.9889},
+    ),
     ("Available KV cache memory: 112.28 GiB", {"kv_cache_gib": 112.28}),
     ("GPU KV cache size: 919,824 tokens", {"kv_cache_tokens": 919_824}),
-    ("Maximum concurrency for 16,384 tokens per request: 56.14x", {"kv_concurrency": 56.14}),
+    (
+        "Maximum concurrency for 16,384 tokens per request: 56.14x",
+        {"kv_concurrency": 56.14},
+    ),
     (
         "CPU KV cache size: 1,024 tokens, Maximum concurrency for 64 tokens per request: 1,600.50x",
         {"kv_cache_tokens": 1_024, "kv_concurrency": 1600.5},
     ),
     ("GPU + host KV cache size: 2,048 tokens", {"kv_cache_tokens": 2_048}),
     ("Graph capturing finished in 5 secs, took 0.98 GiB", {"graphs_gib": 0.98}),
-    ("init engine (profile, create kv cache, warmup model) took 42.98 seconds", {"init_s": 42.98}),
+    (
+        "init engine (profile, create kv cache, warmup model) took 42.98 seconds",
+        {"init_s": 42.98},
+    ),
     (
         "init engine (profile, create kv cache, warmup model) took 42.98 s (compilation: 21.31 s)",
         {"init_s": 42.98},
@@ -87,7 +98,9 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), SAID, ids=[text[:40] for text, _ in SAID])
+@pytest.mark.parametrize(
+    ("text", "expected"), SAID, ids=[text[:40] for text, _ in SAID]
+)
 def test_a_message_says_its_facts(text: str, expected: dict) -> None:
     found = engine(stamped("Using max model len 131072"), stamped(text)).facts
     told = {**asdict(found), **found.settings.given()}
@@ -129,14 +142,22 @@ def test_messages_are_found_whatever_is_put_before_them(line: str) -> None:
 @pytest.mark.parametrize("number", ["9" * 16, "9" * 400], ids=len)
 def test_numbers_that_nothing_can_have_are_not_read(number: str) -> None:
     running = periodic("10-23 10:52:00", running=number)
-    read = engine(BEGUN.replace("4096", number), LINE.replace("919,824", number), running)
+    read = engine(
+        BEGUN.replace("4096", number), LINE.replace("919,824", number), running
+    )
     known = read.facts.settings.max_model_len, read.facts.kv_cache_tokens, read.windows
     assert known == (None, None, ())
 
 
 def test_lines_that_never_end_are_cut() -> None:
     reader = LogReader()
-    for piece in (b"a" * CUT, b"b" * CUT, b"c\n", LINE[:40].encode(), LINE[40:].encode()):
+    for piece in (
+        b"a" * CUT,
+        b"b" * CUT,
+        b"c\n",
+        LINE[:40].encode(),
+        LINE[40:].encode(),
+    ):
         reader.feed(piece)
     assert (reader.lines, reader.understood) == (1, 0), "the second may go on"
     reader.feed(b"", last=True)
@@ -157,9 +178,15 @@ def test_engines_that_start_together_are_one_life() -> None:
         stamped(START.format(version="0.24.0"), process=f"(EngineCore_DP{n} pid={n}) ")
         for n in range(2)
     ]
-    lines = [periodic("10-23 10:52:00").replace("Engine 000", f"Engine 00{n}") for n in range(2)]
+    lines = [
+        periodic("10-23 10:52:00").replace("Engine 000", f"Engine 00{n}")
+        for n in range(2)
+    ]
     life = engine(*starts, *lines)
-    assert (life.engines, [window.engine for window in life.windows]) == (2, ["000", "001"])
+    assert (life.engines, [window.engine for window in life.windows]) == (
+        2,
+        ["000", "001"],
+    )
 
 
 @pytest.mark.parametrize("mixed", [True, False])
@@ -167,15 +194,24 @@ def test_engines_that_start_together_are_one_life() -> None:
 def test_servers_in_one_log_are_told_apart(prefix: str, mixed: bool) -> None:
     """By a collector, with one stdout, or restarted in a container, with the same processes."""
     texts = ["█  version 0.28.0", "Using max model len 4096"]
-    texts = [*(stamped(text, process="(APIServer pid=1) ") for text in texts), BEGUN, LINE]
+    texts = [
+        *(stamped(text, process="(APIServer pid=1) ") for text in texts),
+        BEGUN,
+        LINE,
+    ]
     texts += [periodic(f"10-23 10:52:{at}0", prompt="~0.0") for at in range(3)]
     texts += ['(APIServer pid=1) INFO: 1.1.1.1 - "POST / HTTP/1.1" 400 Bad Request']
     texts = [text.replace("org/m'", "org/m~'").replace("19,", "1~,") for text in texts]
     pairs = [(text, n) for text in texts for n in "12"]
     pairs.sort(key=lambda pair: not mixed and pair[1])
     pid = "pid=~" if mixed else "pid="
-    lines = [prefix.format(n) + t.replace("pid=", pid).replace("~", n) for t, n in pairs]
-    told = [(x.facts.model, x.facts.kv_cache_tokens, x.prompt_tokens) for x in read_lines(*lines)]
+    lines = [
+        prefix.format(n) + t.replace("pid=", pid).replace("~", n) for t, n in pairs
+    ]
+    told = [
+        (x.facts.model, x.facts.kv_cache_tokens, x.prompt_tokens)
+        for x in read_lines(*lines)
+    ]
     assert told == [("org/m1", 911_824, 300.0), ("org/m2", 912_824, 600.0)]
     assert [x.refused and x.refused.most for x in read_lines(*lines)] == [1, 1]
 
@@ -202,7 +238,9 @@ def test_figures_are_those_of_the_log() -> None:
         ("Engine 000: ", "Engine my core: ", 1),
     ],
 )
-def test_what_stands_between_is_no_hindrance(text: str, other: str, engines: int) -> None:
+def test_what_stands_between_is_no_hindrance(
+    text: str, other: str, engines: int
+) -> None:
     life = engine(periodic("10-23 10:52:00").replace(text, other))
     (window,) = life.windows
     assert (window.running, window.engines, life.engines) == (1, engines, engines)
@@ -215,13 +253,19 @@ def test_what_stands_between_is_no_hindrance(text: str, other: str, engines: int
         ((0, 1, 2), (1, 1, 1)),  # VLLM_LOG_STATS_INTERVAL=1: so was the first
         ((0, 60, 120), (10, 60, 60)),
         ((0, 10, 35), (10, 10, 25)),  # a server that was too busy to log
-        ((0, 0, 0, 5), (10, 10, 5, 5)),  # all are kept, and the last is as long as the next
+        (
+            (0, 0, 0, 5),
+            (10, 10, 5, 5),
+        ),  # all are kept, and the last is as long as the next
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths, as_json) -> None:
     """By vLLM's own stamp, over New Year; or by the time of a JSON record."""
-    times = [datetime(2026, 12, 31, 23, 59, 55, tzinfo=UTC) + timedelta(seconds=s) for s in seconds]
+    times = [
+        datetime(2026, 12, 31, 23, 59, 55, tzinfo=UTC) + timedelta(seconds=s)
+        for s in seconds
+    ]
     lines = [periodic(f"{time:%m-%d %H:%M:%S}") for time in times]
     if as_json:
         text = lines[0].split("] ")[1]
@@ -265,7 +309,9 @@ def test_steps_are_added_up() -> None:
     steps = engine(
         stamped(STEP.format(p=0, t=0, d=4, ms="10.00")),
         stamped(STEP.format(p=1, t=2048, d=4, ms="80.00")),
-        "Engine 000: " + STEP.format(p=1, t=256, d=0, ms="20.00") + ", GPU KV cache usage: 0.0%",
+        "Engine 000: "
+        + STEP.format(p=1, t=256, d=0, ms="20.00")
+        + ", GPU KV cache usage: 0.0%",
     ).steps
     assert (steps.slowdown, steps.longest_ms) == pytest.approx((8.0, 80.0))
     quick = engine(BEGUN, stamped(STEP.format(p=0, t=0, d=4, ms="0.40"))).steps
@@ -309,9 +355,18 @@ TROUBLES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
-def test_the_first_cause_of_an_end_is_found(kind: Failure, text: str, figures: dict) -> None:
-    told = [BEGUN, stamped(SAID[0][0]), stamped(text), stamped("EngineCore failed to start.")]
+@pytest.mark.parametrize(
+    ("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES]
+)
+def test_the_first_cause_of_an_end_is_found(
+    kind: Failure, text: str, figures: dict
+) -> None:
+    told = [
+        BEGUN,
+        stamped(SAID[0][0]),
+        stamped(text),
+        stamped("EngineCore failed to start."),
+    ]
     failure = engine(*told).failure
     assert (failure.kind, failure.line) == (kind, 3)
     assert failure.figures == pytest.approx(figures)
@@ -329,13 +384,27 @@ def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> No
 
 DIED = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
 DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace"
-FAILED = "RuntimeError: Engine core initialization failed. See root cause above. Failed: {}"
+FAILED = (
+    "RuntimeError: Engine core initialization failed. See root cause above. Failed: {}"
+)
 CORE = "Engine core proc EngineCore_DP0 died unexpectedly, shutting down client."
 PREEMPTED = "*** JOB 8 ON n1 CANCELLED AT 2026-11-15T22:48:00 DUE TO PREEMPTION ***"
 KILLS = [
-    *("Killed", "a.sh: line 2: 48 Killed      vllm serve m", "Out of memory: Killed process 48"),
-    *("Reason: OOMKilled", "vllm-1 exited with code 137", "JOB 8 CANCELLED DUE TO TIME LIMIT"),
-    *("Detected 1 oom_kill event in StepId=1.0.", CORE, "died unexpectedly (exit code: -9), x"),
+    *(
+        "Killed",
+        "a.sh: line 2: 48 Killed      vllm serve m",
+        "Out of memory: Killed process 48",
+    ),
+    *(
+        "Reason: OOMKilled",
+        "vllm-1 exited with code 137",
+        "JOB 8 CANCELLED DUE TO TIME LIMIT",
+    ),
+    *(
+        "Detected 1 oom_kill event in StepId=1.0.",
+        CORE,
+        "died unexpectedly (exit code: -9), x",
+    ),
     "Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}",
     "vllm.service: Main process exited, code=killed, status=9/KILL",
 ]
@@ -344,17 +413,29 @@ KILLS = [
 @pytest.mark.parametrize(
     ("kind", "lines", "reason", "at"),
     [
-        (Failure.DIED, ["EngineCore failed to start.", "Traceback", DIED, DEAD], DIED[6:], 5),
+        (
+            Failure.DIED,
+            ["EngineCore failed to start.", "Traceback", DIED, DEAD],
+            DIED[6:],
+            5,
+        ),
         (Failure.KILLED, [f"slurmstepd: error: {PREEMPTED}", DEAD], PREEMPTED, 3),
-        *((Failure.DIED, [text], None, 3) for text in (DEAD, FAILED, "Bus error (core dumped)")),
+        *(
+            (Failure.DIED, [text], None, 3)
+            for text in (DEAD, FAILED, "Bus error (core dumped)")
+        ),
         (Failure.DIED, [DIED, *["x"] * 99, FAILED], DIED[6:], 3),
         (Failure.DIED, ["OSError: port is in use"], "OSError: port is in use", 3),
         *((Failure.KILLED, [text, DEAD], None, 3) for text in KILLS),
         (Failure.DIED, [DIED, DEAD, CORE], DIED[6:], 3),
     ],
 )
-def test_an_engine_that_died_of_something_else(kind, lines: list[str], reason, at: int) -> None:
-    text = [stamped(line, level="ERROR") if "Killed" not in line else line for line in lines]
+def test_an_engine_that_died_of_something_else(
+    kind, lines: list[str], reason, at: int
+) -> None:
+    text = [
+        stamped(line, level="ERROR") if "Killed" not in line else line for line in lines
+    ]
     failure = engine(stamped("Using max model len 64"), stamped("x"), *text).failure
     assert (failure.kind, failure.reason, failure.line) == (kind, reason, at)
 
@@ -390,9 +471,16 @@ def test_errors_that_ended_nothing() -> None:
     ready, answered = stamped(SAID[8][0]), 'INFO: 1.1.1.1 - "POST /v1 HTTP/1.1" 500'
     assert engine(ready, harmless, answered).failure is None
     assert engine(ready, harmless).failure.error == "ValueError", "no server came up"
-    assert engine(BEGUN, harmless, stopped, stamped(FAILED)).failure.reason.endswith("template")
+    assert engine(BEGUN, harmless, stopped, stamped(FAILED)).failure.reason.endswith(
+        "template"
+    )
     ended = engine(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD))
-    assert going_on.failure is ended.failure is engine(stopped, stamped(DEAD)).failure is None
+    assert (
+        going_on.failure
+        is ended.failure
+        is engine(stopped, stamped(DEAD)).failure
+        is None
+    )
     assert engine(SERVING, stamped(DIED), stamped(DEAD)).failure.reason == DIED[6:]
 
 
@@ -405,9 +493,18 @@ FRAME = '  File "a.py", line 9, in '  # of either model runner
     [
         (Failure.OOM_LOADING, [BEGUN]),  # not a matter of the budget
         (Failure.OOM_RUNNING, [SERVING]),
-        (Failure.OOM_RUNNING, [BEGUN, stamped(SAID[8][0])]),  # ready; the LLM class says no more
-        (Failure.OOM_LOGPROBS, [SERVING, FRAME + "_get_prompt_logprobs_dict", "    x = y"]),
-        (Failure.OOM_LOGPROBS, [SERVING, FRAME + "compute_prompt_logprobs_with_chunking"]),
+        (
+            Failure.OOM_RUNNING,
+            [BEGUN, stamped(SAID[8][0])],
+        ),  # ready; the LLM class says no more
+        (
+            Failure.OOM_LOGPROBS,
+            [SERVING, FRAME + "_get_prompt_logprobs_dict", "    x = y"],
+        ),
+        (
+            Failure.OOM_LOGPROBS,
+            [SERVING, FRAME + "compute_prompt_logprobs_with_chunking"],
+        ),
     ],
 )
 def test_what_ran_out_of_memory(kind: Failure, before: list[str]) -> None:
@@ -485,16 +582,23 @@ def test_a_refusal_is_told_by_its_cause(log: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("before", "cause"), [(59, "odd"), (60, "fatal")])
-def test_an_error_that_was_long_survived_is_not_the_cause(before: int, cause: str) -> None:
+def test_an_error_that_was_long_survived_is_not_the_cause(
+    before: int, cause: str
+) -> None:
     log = ["AssertionError: odd", *["INFO x"] * (before - 1), TROUBLES[-1][1]]
     assert cause in cause_in("\n".join(log), started=True)[1]
 
 
-def test_an_assertion_in_the_middle_is_no_refusal_and_a_silent_log_says_nothing() -> None:
+def test_an_assertion_in_the_middle_is_no_refusal_and_a_silent_log_says_nothing() -> (
+    None
+):
     assert cause_in("AssertionError: odd", started=True)[0] is Status.DIED
     gone = "MPClient: engine core exited unexpectedly"
     assert cause_in(stamped(f"[shutdown] {gone}"), started=True) == (Status.DIED, gone)
-    assert cause_in("INFO 11-15 [core.py:1] GPU KV cache size: 8 tokens", started=True) is None
+    assert (
+        cause_in("INFO 11-15 [core.py:1] GPU KV cache size: 8 tokens", started=True)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -515,7 +619,9 @@ def test_an_assertion_in_the_middle_is_no_refusal_and_a_silent_log_says_nothing(
 )  # fmt: skip
 def test_a_line_tells_what_an_engine_is_doing(line, doing) -> None:
     assert doing_in(line) == doing
-    assert doing_in(f"{line}\nINFO something else\n") == doing, "until another one tells"
+    assert doing_in(f"{line}\nINFO something else\n") == doing, (
+        "until another one tells"
+    )
 
 
 def test_a_real_start_is_followed(shared) -> None:

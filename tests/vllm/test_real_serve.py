@@ -31,7 +31,12 @@ PLANS = {
 MODEL = "some/model"
 WORDS = (
     *("--max-num-b 256", "--no-enable-ch --port 8000 --api-key a b", "--max-num 64"),
-    *("--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy bogus", "--block-size x"),
+    *(
+        "--Max-Num-Seqs 2",
+        "--bogus-flag-xyz 3",
+        "--scheduling-policy bogus",
+        "--block-size x",
+    ),
     *("--max-num-seqs 1K", "--max-model-len 25.6k", "--enable-chunked-prefill false"),
     "-tp 2 -pp 8 -O3 --hf-overrides.num_hidden_layers 1",
 )
@@ -48,7 +53,9 @@ def sourced_words(text):
 
 
 def _shell(script):
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=True
+    )
     return done.stdout.split()
 
 
@@ -90,7 +97,9 @@ def served(probe, installed, tmp_path_factory):
     asked = {
         (name, form): words
         for name, options in PLANS.items()
-        for form, words in lines_of(plan(**options, vllm_version=installed[0]), folder).items()
+        for form, words in lines_of(
+            plan(**options, vllm_version=installed[0]), folder
+        ).items()
     }
     traps = {
         "false": "enable-chunked-prefill: false",
@@ -107,7 +116,9 @@ def served(probe, installed, tmp_path_factory):
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_form_is_read_as_the_plans_own_words(served, name):
-    forms = {form: read for (plan_name, form), read in served.items() if plan_name == name}
+    forms = {
+        form: read for (plan_name, form), read in served.items() if plan_name == name
+    }
     expected = forms.pop("plan.cli_args()")
     assert expected is not None
     for form, read in forms.items():
@@ -120,7 +131,10 @@ def test_why_the_yaml_is_written_as_it_is(served):
     def chunks(*case):
         return served[case]["enable_chunked_prefill"]
 
-    assert (chunks("off", Target.VLLM_YAML), chunks("trap", "no-")) == ("False", "False")
+    assert (chunks("off", Target.VLLM_YAML), chunks("trap", "no-")) == (
+        "False",
+        "False",
+    )
     assert {chunks("trap", "false"), chunks("trap", "=")} == {"None"}
     assert chunks("conservative", Target.VLLM_YAML) == "None"
     assert served["trap", "nothing"] is None
@@ -139,7 +153,8 @@ def test_the_options_are_the_installed_vllms(installed):
     with TABLE.open(encoding="utf-8", newline="") as text:
         table = [row for row in csv.DictReader(text) if holds(row, version)]
     assert rows_of(installed[1]) == {
-        row["name"]: {part: text for part, text in row.items() if part not in when} for row in table
+        row["name"]: {part: text for part, text in row.items() if part not in when}
+        for row in table
     }
 
 

@@ -60,7 +60,10 @@ class Question:
 
 def case_of(folder, arguments, gpu=None):
     """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine)."""
-    card, dry = gpu and (round(gpu.memory_gib * GIB), gpu.title), {"model": str(folder), **DRY}
+    card, dry = (
+        gpu and (round(gpu.memory_gib * GIB), gpu.title),
+        {"model": str(folder), **DRY},
+    )
     if isinstance(arguments, dict):
         return {"gpu": card, "keywords": {**arguments, **dry}}
     return {"gpu": card, "words": [*arguments, *command_line(dry)]}
@@ -69,7 +72,9 @@ def case_of(folder, arguments, gpu=None):
 def both_ways(made, folder, told=""):
     """As words for `vllm serve` and as keywords for `LLM`."""
     told = f"{told} -> {made.cli_args()}"
-    served, offline = (made.settings_for(entry).given() for entry in (Entry.SERVE, Entry.LLM))
+    served, offline = (
+        made.settings_for(entry).given() for entry in (Entry.SERVE, Entry.LLM)
+    )
     return [
         Question(case=case_of(folder, arguments, made.gpu), about=made, told=told)
         for arguments in (command_line(served), offline)
@@ -89,7 +94,9 @@ def matrix(version, folders):
 def any_profile(version, folders):
     """Hypothesis draws the profiles and options."""
     drawn = []
-    tokens = st.one_of(st.integers(0, 1_100), st.integers(0, 40_000), st.integers(0, 300_000))
+    tokens = st.one_of(
+        st.integers(0, 1_100), st.integers(0, 40_000), st.integers(0, 300_000)
+    )
 
     @settings(max_examples=80, **DRAWN)
     @given(
@@ -128,10 +135,15 @@ def emitted(version, folders):
                 python = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
                 (_, _, _, _, pairs, *_) = shlex.split(emit(made, Target.LM_EVAL).text)
                 words = pairs.split(",")
-                harness = {k: _literal(v) for k, _, v in (word.partition("=") for word in words)}
+                harness = {
+                    k: _literal(v)
+                    for k, _, v in (word.partition("=") for word in words)
+                }
                 assert python.pop("model") == harness.pop("pretrained")
                 texts = {"python": python, "lm-eval": harness}
-                if entry is Entry.LLM:  # the JSON is for who was said to start the engine
+                if (
+                    entry is Entry.LLM
+                ):  # the JSON is for who was said to start the engine
                     texts["json"] = json.loads(emit(made, Target.JSON).text)
                 for target, keywords in texts.items():
                     case = case_of(folders[model], keywords, made.gpu)
@@ -157,7 +169,9 @@ def any_settings(version, folders):  # noqa: ARG001
     """Settings no plan would hold: do we refuse what vLLM refuses, and only that?"""
     drawn = []
     tokens = st.sampled_from([128, 2_048, 4_096])
-    near = st.one_of(tokens, st.sampled_from([-1, 0, 1, 127, 129, 4_095, 4_097, 131_072]))
+    near = st.one_of(
+        tokens, st.sampled_from([-1, 0, 1, 127, 129, 4_095, 4_097, 131_072])
+    )
 
     @settings(max_examples=400, **DRAWN)
     @given(
@@ -191,13 +205,16 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def answers(probe, installed, folders) -> dict[str, list[tuple[Question, SimpleNamespace]]]:
+def answers(
+    probe, installed, folders
+) -> dict[str, list[tuple[Question, SimpleNamespace]]]:
     asked = {make.__name__: list(make(installed[0], folders)) for make in MAKERS}
     cases = {repr(q.case): q.case for questions in asked.values() for q in questions}
     verdicts = dict(zip(cases, probe("check_probe", [*cases.values()]), strict=True))
     return {
         name: [
-            (question, SimpleNamespace(**verdicts[repr(question.case)])) for question in questions
+            (question, SimpleNamespace(**verdicts[repr(question.case)]))
+            for question in questions
         ]
         for name, questions in asked.items()
     }
@@ -222,8 +239,12 @@ def test_the_flag_table_is_the_installed_vllms(installed):
 
 
 def test_every_mode_model_and_gpu_is_asked_about(answers):
-    planned = {(q.about.model.name, q.about.decision.mode) for q, _ in answers["matrix"]}
-    assert planned == {(find_model(model).name, mode) for model in MODELS for mode in Mode}
+    planned = {
+        (q.about.model.name, q.about.decision.mode) for q, _ in answers["matrix"]
+    }
+    assert planned == {
+        (find_model(model).name, mode) for model in MODELS for mode in Mode
+    }
     assert len({q.about.gpu for q, _ in answers["matrix"]}) == len(GPUS)
 
 
@@ -248,7 +269,10 @@ def test_vllms_own_choice_is_known_for_every_gpu_of_the_table(answers, installed
     for question, verdict in answers["left_alone"]:
         card, entry = question.about
         expected = release(installed[0]).batch_defaults(card, entry).given()
-        assert {name: verdict.seen[name] for name in expected} == expected, (card.name, entry)
+        assert {name: verdict.seen[name] for name in expected} == expected, (
+            card.name,
+            entry,
+        )
 
 
 def test_our_rules_refuse_what_vllm_refuses_and_nothing_else(answers, installed):
@@ -257,9 +281,13 @@ def test_our_rules_refuse_what_vllm_refuses_and_nothing_else(answers, installed)
     seen = {True: 0, False: 0}
     for question, verdict in answers["any_settings"]:
         broken = [
-            r for r in there.refusals(question.about) if r.code != "refused_off_with_threshold"
+            r
+            for r in there.refusals(question.about)
+            if r.code != "refused_off_with_threshold"
         ]
-        assert verdict.accepted is not bool(broken), f"{question.told}: {broken}, {verdict.message}"
+        assert verdict.accepted is not bool(broken), (
+            f"{question.told}: {broken}, {verdict.message}"
+        )
         seen[verdict.accepted] += 1
     assert min(seen.values()) > 50
 

@@ -6,7 +6,12 @@ from chunkscope.sources.reader import Format, register
 
 LOGS: tuple[type[HarnessLog], ...] = (
     *(lm_eval.LmEvalLog, small.HelmLog, small.LightevalLog, small.OpenCompassLog),
-    *(small.OpenAiEvalsLog, small.SimpleEvalsLog, small.EvalScopeLog, small.PromptfooLog),
+    *(
+        small.OpenAiEvalsLog,
+        small.SimpleEvalsLog,
+        small.EvalScopeLog,
+        small.PromptfooLog,
+    ),
 )
 
 # What `sources` cannot know of files: which belong to a harness, and how to read them.

@@ -36,7 +36,9 @@ _MOCK = "mockllm/"
 _ATTACHMENT = "attachment://"
 _MEDIA = ("image", "audio", "video", "data", "document")
 # `2026-11-15T12-57-21-00-00_gsm8k-agent_CFnjzaf7nWSxvEo8jGzffo`: the task is gsm8k-agent.
-NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}")
+NAME = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}"
+)
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 STARTS_LIKE_JSON = re.compile(
@@ -64,11 +66,15 @@ def inspect_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chun
     reader.unit, reader.format, reader.state = "sample", FORMAT, 0
     samples = _zip_samples(reader) if is_zip else _json_samples(reader)
     return in_chunks(
-        call[1:] for calls in _sent(reader, samples) for call in sorted(calls, key=itemgetter(0))
+        call[1:]
+        for calls in _sent(reader, samples)
+        for call in sorted(calls, key=itemgetter(0))
     )
 
 
-def _sent(reader: RecordReader, samples: Iterator[tuple[int, Any, int]]) -> Iterator[list[_Call]]:
+def _sent(
+    reader: RecordReader, samples: Iterator[tuple[int, Any, int]]
+) -> Iterator[list[_Call]]:
     """The requests of so many samples as are put in the order of sending together."""
     waiting: list[_Call] = []
     size = 0
@@ -84,7 +90,9 @@ def _sent(reader: RecordReader, samples: Iterator[tuple[int, Any, int]]) -> Iter
         raise DataError("no_samples", path=reader.source.path)
 
 
-def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterator[_Call]:
+def _calls(
+    reader: RecordReader, number: int, content: Any, size: int
+) -> Iterator[_Call]:
     if not isinstance(content, dict):
         return reader.problems.bad(number, wrong_type(content, "samples[]", "object"))
     sample = InspectSample(content)
@@ -144,9 +152,14 @@ class InspectSample:
         self._attachments = as_dict(sample.get("attachments"))
         self._pool = as_list(as_dict(sample.get("events_data")).get("messages"))
         self._messages: dict[int, dict[str, Any]] = {}  # many requests hold the same
-        tries = [as_dict(retry).get("events") for retry in as_list(sample.get("error_retries"))]
+        tries = [
+            as_dict(retry).get("events")
+            for retry in as_list(sample.get("error_retries"))
+        ]
         self.model_events = [
-            event for events in (*tries, sample.get("events")) for event in _model_events(events)
+            event
+            for events in (*tries, sample.get("events"))
+            for event in _model_events(events)
         ]
 
     def row(self, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +189,9 @@ class InspectSample:
             return [self._message(message) for message in as_list(messages)]
         sent, size = [], len(self._pool)
         for ref in as_list(refs):  # `[[0, 2], [5, 6]]` are messages 0, 1 and 5
-            start, end = ([as_count(number) for number in as_list(ref)] + [None, None])[:2]
+            start, end = ([as_count(number) for number in as_list(ref)] + [None, None])[
+                :2
+            ]
             if start is None or end is None or not start <= end <= size:
                 raise DataError("refs_beyond", refs=str(ref)[:80], size=size)
             for index in range(start, end):
@@ -229,7 +244,10 @@ def _input_tokens(output: Mapping[str, Any], usage: Mapping[str, Any]) -> int | 
         return context
     names = ("input_tokens", "output_tokens", "total_tokens")
     counted, answer, total = (as_count(usage.get(name)) for name in names)
-    cached = sum(as_count(usage.get(f"input_tokens_cache_{way}")) or 0 for way in ("read", "write"))
+    cached = sum(
+        as_count(usage.get(f"input_tokens_cache_{way}")) or 0
+        for way in ("read", "write")
+    )
     if counted is None or not cached:
         return counted
     # Whether `input_tokens` holds the cached ones differs between versions; the total does not.
@@ -255,7 +273,9 @@ class InspectLog(HarnessLog):
         self.task = as_text(run.get("task"))
         plan = as_dict(reader.metadata.get("plan"))
         for config in (run.get("model_generate_config"), plan.get("config")):
-            self.concurrency = self.concurrency or as_count(as_dict(config).get("max_connections"))
+            self.concurrency = self.concurrency or as_count(
+                as_dict(config).get("max_connections")
+            )
         self._models: Counter[str] = Counter()
         self._counted_by_mock = False
 
@@ -277,7 +297,10 @@ class InspectLog(HarnessLog):
 
     def notes(self) -> Iterable[Note]:
         if len(self._models) > 1:
-            counts = [f"{printable(model[:80])} ({n:,})" for model, n in self._models.most_common()]
+            counts = [
+                f"{printable(model[:80])} ({n:,})"
+                for model, n in self._models.most_common()
+            ]
             yield note("several_models", models=counts)
         if self._counted_by_mock:
             yield note("counted_by_mock")

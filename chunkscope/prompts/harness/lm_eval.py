@@ -33,8 +33,18 @@ _NEEDED = ("arguments", "doc_id", "resps")
 _CAPS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _RESULTS_KEYS = {"results", "configs", "versions", "config"}
 # These tokenize in lm-eval itself, and send what is longest first.
-_LOCAL_MODELS = {"vllm", "vllm-vlm", "hf", "hf-auto", "huggingface", "hf-multimodal", "sglang"}
-SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]*\d)(\.json.*)?")
+_LOCAL_MODELS = {
+    "vllm",
+    "vllm-vlm",
+    "hf",
+    "hf-auto",
+    "huggingface",
+    "hf-multimodal",
+    "sglang",
+}
+SAMPLES_NAME = re.compile(
+    r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]*\d)(\.json.*)?"
+)
 
 
 def skip_reason(file: Path, start: bytes) -> str | None:
@@ -76,10 +86,16 @@ class LmEvalLog(HarnessLog):
         config = as_dict(results.get("config"))
         model, given = str(config.get("model")), config.get("model_args")
         if isinstance(given, str):  # up to 0.4.9: "pretrained=x,max_length=4096"
-            given = {k.strip(): v.strip() for k, v in re.findall("([^,=]+)=([^,]*)", given)}
+            given = {
+                k.strip(): v.strip() for k, v in re.findall("([^,=]+)=([^,]*)", given)
+            }
         arguments = as_dict(given)
         self.version = as_text(results.get("lm_eval_version"))
-        samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
+        samples = (
+            source.file
+            if source.rendered and source.file
+            else PurePosixPath(source.path)
+        )
         match = SAMPLES_NAME.fullmatch(samples.name)
         self.task = match["task"] if match else None
         self.shots = as_count(as_dict(results.get("n-shot")).get(self.task or ""))
@@ -87,20 +103,30 @@ class LmEvalLog(HarnessLog):
         batch = None if source.rendered else as_count(config.get("batch_size"))
         self._is_local = model in _LOCAL_MODELS
         if self._is_local:
-            self.order, self.concurrency = LONGEST_FIRST, batch  # "auto" sends all at once
+            self.order, self.concurrency = (
+                LONGEST_FIRST,
+                batch,
+            )  # "auto" sends all at once
         elif batch and is_api:
             self.concurrency = batch * (as_count(arguments.get("num_concurrent")) or 1)
-        limits = (results.get("max_length"), *map(arguments.get, ("max_length", "max_model_len")))
+        limits = (
+            results.get("max_length"),
+            *map(arguments.get, ("max_length", "max_model_len")),
+        )
         self._max_length = next(filter(None, map(as_count, limits)), None)
         # Likelihood requests are cut: vLLM wants room for one more token, left since 0.4.10.
         numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]
         left = 0 if numbers and numbers < [0, 4, 10] else 1
-        self._most_tokens = None if self._max_length is None else self._max_length - left
+        self._most_tokens = (
+            None if self._max_length is None else self._max_length - left
+        )
         self._output_cap = as_count(arguments.get("max_gen_toks")) or 256
         # Whether <s> and the like were added. Versions that write their number leave it to the
         # tokenizer; older ones and models behind an API add none unless they are told to.
         name = str(arguments.get("pretrained") or arguments.get("model") or "").lower()
-        usual = not results or "gemma" in name or (self.version is not None and not is_api)
+        usual = (
+            not results or "gemma" in name or (self.version is not None and not is_api)
+        )
         option = str(arguments.get("add_bos_token", "")).lower()
         self._special_tokens = {"true": True, "false": False}.get(option, usual)
         # What a text may begin with already: text, or a list of the text and its id.
@@ -115,24 +141,44 @@ class LmEvalLog(HarnessLog):
         if document in self.ids:
             return
         answers, groups = row["resps"], as_dict(row["arguments"])
-        sent = [[*as_dict(groups[name]).values()] for name in groups if name[:9] == "gen_args_"]
+        sent = [
+            [*as_dict(groups[name]).values()]
+            for name in groups
+            if name[:9] == "gen_args_"
+        ]
         if not sent or not all(sent):
-            raise DataError("no_sample", harness=self.harness, fields=["arguments.gen_args_0"])
+            raise DataError(
+                "no_sample", harness=self.harness, fields=["arguments.gen_args_0"]
+            )
         if not isinstance(answers, list) or len(answers) != len(sent):
             counts = [len(sent), len(as_list(answers))]
-            raise DataError("unequal_lists", names=["arguments", "resps"], counts=counts)
+            raise DataError(
+                "unequal_lists", names=["arguments", "resps"], counts=counts
+            )
         for arguments, repeats in zip(sent, answers, strict=True):
             if not isinstance(repeats, list) or not repeats:
-                raise DataError("no_sample", harness=self.harness, fields=["resps[][0]"])
+                raise DataError(
+                    "no_sample", harness=self.harness, fields=["resps[][0]"]
+                )
             request = self._request(arguments)
             for answer in repeats:
-                text = answer if request.kind == "generate" and isinstance(answer, str) else None
+                text = (
+                    answer
+                    if request.kind == "generate" and isinstance(answer, str)
+                    else None
+                )
                 yield replace(request, output=text)
         self.add_document(document)
 
     def _request(self, arguments: list[Any]) -> SentRequest:
-        context: Any = arguments[0]  # text, or messages: a chat API's are a list of one JSON text
-        if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
+        context: Any = arguments[
+            0
+        ]  # text, or messages: a chat API's are a list of one JSON text
+        if (
+            isinstance(context, list)
+            and len(context) == 1
+            and isinstance(context[0], str)
+        ):
             context = conversation(json_in(context[0]), {})
         elif not isinstance(context, str):
             raise wrong_type(context, "arguments[][0]", "text")
@@ -146,7 +192,9 @@ class LmEvalLog(HarnessLog):
                 prompt=context,
                 kind="likelihood",
                 special_tokens=special_tokens,
-                added=0 if most is None else 1,  # a window begins with a token that is not scored
+                added=0
+                if most is None
+                else 1,  # a window begins with a token that is not scored
                 window=most - 1 if most else None,
                 most_tokens=most,
             )
@@ -157,14 +205,20 @@ class LmEvalLog(HarnessLog):
                 continuation=arguments[1],
                 kind="likelihood",
                 special_tokens=context != "" and special_tokens,
-                added=0 if context else 1,  # the prefix token, which stands for an empty context
+                added=0
+                if context
+                else 1,  # the prefix token, which stands for an empty context
                 most_tokens=self._most_tokens,
             )
-        settings = [argument for argument in arguments[1:] if isinstance(argument, dict)]
+        settings = [
+            argument for argument in arguments[1:] if isinstance(argument, dict)
+        ]
         if not settings:
             raise wrong_type(arguments[1], "arguments[][1]", "object")
         self._with_media += len(settings) > 1 or len(arguments) > 2
-        cap = next(filter(None, map(as_count, map(settings[0].get, _CAPS))), self._output_cap)
+        cap = next(
+            filter(None, map(as_count, map(settings[0].get, _CAPS))), self._output_cap
+        )
         room = self._max_length - cap if self._max_length is not None else 0
         return SentRequest(
             prompt=context,

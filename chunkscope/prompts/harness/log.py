@@ -24,8 +24,12 @@ class SentRequest:
 
     prompt: str | Conversation | int
     kind: RequestKind = "generate"
-    continuation: str = ""  # of a likelihood request: counted with the prompt, as one text
-    special_tokens: bool = False  # whether a tokenizer's <s> and the like were added to a text
+    continuation: str = (
+        ""  # of a likelihood request: counted with the prompt, as one text
+    )
+    special_tokens: bool = (
+        False  # whether a tokenizer's <s> and the like were added to a text
+    )
     added: int = 0  # tokens that the harness sent besides
     most_tokens: int | None = None  # of what is longer it cut the left
     window: int | None = None  # a longer text it sent in windows of so many
@@ -39,7 +43,9 @@ class SentRequest:
             # The last window reaches back, so that it is as long as the others.
             windows, tokens = -(-tokens // self.window), self.window
         tokens += self.added
-        return [tokens if self.most_tokens is None else min(tokens, self.most_tokens)] * windows
+        return [
+            tokens if self.most_tokens is None else min(tokens, self.most_tokens)
+        ] * windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +58,17 @@ class LogSummary:
     shots: int | None = None
     documents: int
     requests: int
-    kinds: dict[str, int] = field(default_factory=dict)  # how many of each kind were sent
-    output_caps: dict[str, int] = field(default_factory=dict)  # requests by their output cap
+    kinds: dict[str, int] = field(
+        default_factory=dict
+    )  # how many of each kind were sent
+    output_caps: dict[str, int] = field(
+        default_factory=dict
+    )  # requests by their output cap
     order: str = AS_LOGGED  # in which the harness sent them
     rendered: bool = False  # asked of the task: nothing was sent yet
-    concurrency: int | None = None  # requests that it kept in flight; None: all, or not known
+    concurrency: int | None = (
+        None  # requests that it kept in flight; None: all, or not known
+    )
 
     @property
     def output_limit(self) -> int | None:
@@ -76,7 +88,9 @@ class HarnessLog(ABC):
     order: str = AS_LOGGED  # in which the harness sent the requests
     concurrency: int | None = None
 
-    def __init__(self, _: Sequence[Any] = (), reader: RecordReader | None = None) -> None:
+    def __init__(
+        self, _: Sequence[Any] = (), reader: RecordReader | None = None
+    ) -> None:
         """From the first records and the reader, which say something of the whole."""
         if self.is_named_by_task and reader:
             self.task = reader.source.name.rpartition("/")[2]
@@ -100,10 +114,20 @@ class HarnessLog(ABC):
 
     def summary(self, kinds: dict[str, int], output_caps: dict[str, int]) -> LogSummary:
         """What is known of the whole once all records were read and their requests counted."""
-        names = ("harness", "version", "task", "shots", "documents", "order", "concurrency")
+        names = (
+            "harness",
+            "version",
+            "task",
+            "shots",
+            "documents",
+            "order",
+            "concurrency",
+        )
         about: dict[str, Any] = {name: getattr(self, name) for name in names}
         requests = sum(kinds.values())
-        return LogSummary(**about, requests=requests, kinds=kinds, output_caps=output_caps)
+        return LogSummary(
+            **about, requests=requests, kinds=kinds, output_caps=output_caps
+        )
 
 
 # --- what logs have in common ---------------------------------------------------------------------
@@ -123,7 +147,12 @@ def as_text(value: Any) -> str | None:
 
 def as_count(value: Any) -> int | None:
     """A whole number, which may be written as text; harnesses write -1 where they do not know."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 15:
+    if (
+        isinstance(value, str)
+        and value.isascii()
+        and value.isdigit()
+        and len(value) < 15
+    ):
         return int(value)
     return value if type(value) is int and 0 <= value < 10**15 else None
 

@@ -59,14 +59,20 @@ class Rendering:
         request = json.dumps(self.request(harness, tasks))
         python = os.environ.get("CHUNKSCOPE_HARNESS_PYTHON") or sys.executable
         self.tell(note("running_tasks", tasks=text, python=python))
-        temporary = tempfile.TemporaryDirectory(prefix="chunkscope-", ignore_cleanup_errors=True)
+        temporary = tempfile.TemporaryDirectory(
+            prefix="chunkscope-", ignore_cleanup_errors=True
+        )
         folder = Path(self.folders.enter_context(temporary))
         (folder / "request.json").write_text(request, encoding="utf-8")
         ended = run_program(python, folder, self.options.timeout)
         try:
             outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_bytes())
         except (OSError, ValueError):
-            outcome = {"output": (folder / "output").read_text(encoding="utf-8", errors="replace")}
+            outcome = {
+                "output": (folder / "output").read_text(
+                    encoding="utf-8", errors="replace"
+                )
+            }
         if "logs" not in outcome:
             raise failure(text, outcome, ended)
         return [
@@ -90,7 +96,9 @@ class Rendering:
         if limit is not None and limit >= 1:
             limit = int(limit)
         if harness == "inspect" and (options.shots is not None or options.include_path):
-            raise UsageError("--shots and include_path are for lm-eval, not for Inspect's tasks")
+            raise UsageError(
+                "--shots and include_path are for lm-eval, not for Inspect's tasks"
+            )
         if harness == "lm-eval" and self.chat and self.tokenizer is None:
             hint = "name it: --model Qwen/Qwen3-8B"
             raise UsageError("--apply-chat-template needs a model", hint=hint)
@@ -139,7 +147,9 @@ def failure(text: str, outcome: dict[str, Any], ended: int | None) -> Chunkscope
         return kind(f"{text}: {printable(outcome['message'])}", hint=hint)
     last = printable(outcome["output"].strip().rpartition("\n")[2] or "nothing")
     if ended is not None:
-        return InputError(f"{text}: its process ended with {ended}; the end of its output: {last}")
+        return InputError(
+            f"{text}: its process ended with {ended}; the end of its output: {last}"
+        )
     return InputError(
         f"{text}: no answer in time, so its process was stopped; the end of its output: {last}",
         hint="set a longer timeout in chunkscope.toml ([analyze]), or give it less to do with "

@@ -62,14 +62,27 @@ class HelmLog(HarnessLog):
         # Beside a second list, of annotators, it is no list of rows.
         about = as_dict(reader.metadata or head[0])
         folder = reader.source.file.parent.name if reader.source.file else ""
-        self.task = folder if ":" in folder else None  # called `mmlu:subject=...,model=...`
-        self.shots = as_count(as_dict(about.get("adapter_spec")).get("max_train_instances")) or None
+        self.task = (
+            folder if ":" in folder else None
+        )  # called `mmlu:subject=...,model=...`
+        self.shots = (
+            as_count(as_dict(about.get("adapter_spec")).get("max_train_instances"))
+            or None
+        )
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
-        request, result = (as_dict(as_dict(row).get(key)) for key in ("request", "result"))
+        request, result = (
+            as_dict(as_dict(row).get(key)) for key in ("request", "result")
+        )
         echoes = request.get("echo_prompt") is True
-        sent = request.get("messages") or request.get("multimodal_prompt") or request.get("prompt")
-        answers = (as_dict(answer).get("text") for answer in as_list(result.get("completions")))
+        sent = (
+            request.get("messages")
+            or request.get("multimodal_prompt")
+            or request.get("prompt")
+        )
+        answers = (
+            as_dict(answer).get("text") for answer in as_list(result.get("completions"))
+        )
         yield SentRequest(
             prompt=as_prompt(sent),
             kind="likelihood" if echoes else "generate",
@@ -85,7 +98,11 @@ class OpenCompassLog(HarnessLog):
 
     harness = "OpenCompass"
     is_named_by_task = True
-    keys = ({"origin_prompt", "prediction"}, {"testing input", "prompt", "choices"}, {"labels"})
+    keys = (
+        {"origin_prompt", "prediction"},
+        {"testing input", "prompt", "choices"},
+        {"labels"},
+    )
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         by_next_token = as_dict(row).keys() >= self.keys[1]
@@ -95,10 +112,16 @@ class OpenCompassLog(HarnessLog):
             yield SentRequest(prompt=prompt, kind="likelihood", special_tokens=True)
         if not labels:
             if not as_dict(row).keys() >= self.keys[0]:
-                raise DataError("no_sample", harness=self.harness, fields=sorted(self.keys[0]))
+                raise DataError(
+                    "no_sample", harness=self.harness, fields=sorted(self.keys[0])
+                )
             prompt, answers = row["origin_prompt"], row["prediction"]
-            is_rounds = bool(as_list(prompt)) and all(isinstance(part, list) for part in prompt)
-            prompts, texts = (prompt, as_list(answers)) if is_rounds else ([prompt], [answers])
+            is_rounds = bool(as_list(prompt)) and all(
+                isinstance(part, list) for part in prompt
+            )
+            prompts, texts = (
+                (prompt, as_list(answers)) if is_rounds else ([prompt], [answers])
+            )
             for sent, text in zip_longest(prompts, texts[: len(prompts)]):
                 prompt, answer = _compass_prompt(sent), as_text(text)
                 yield SentRequest(prompt=prompt, special_tokens=True, output=answer)
@@ -109,7 +132,9 @@ def _compass_prompt(value: Any) -> str | Conversation:
     """Its messages are {"role": "HUMAN", "prompt": ...}; an empty last one is to be filled."""
     if not isinstance(value, list) or begins_a_chat(value):
         return as_prompt(value)
-    messages = [{"role": m.get("role"), "content": m.get("prompt")} for m in map(as_dict, value)]
+    messages = [
+        {"role": m.get("role"), "content": m.get("prompt")} for m in map(as_dict, value)
+    ]
     if messages and messages[-1]["role"] == "BOT" and not messages[-1]["content"]:
         messages.pop()
     return conversation(messages, {})
@@ -119,7 +144,11 @@ class OpenAiEvalsLog(HarnessLog):
     """A line per event; the first has the `spec`, the last the `final_report`."""
 
     harness = "OpenAI Evals"
-    keys = ({"run_id", "event_id", "sample_id", "type", "data"}, {"spec"}, {"final_report"})
+    keys = (
+        {"run_id", "event_id", "sample_id", "type", "data"},
+        {"spec"},
+        {"final_report"},
+    )
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         data = as_dict(as_dict(row).get("data"))
@@ -128,7 +157,9 @@ class OpenAiEvalsLog(HarnessLog):
             prompt, sampled = as_prompt(data.get("prompt")), data.get("sampled")
             answer = single(sampled if isinstance(sampled, list) else [sampled])
             names = "prompt_tokens completion_tokens"
-            yield _measured(prompt, answer, data.get("usage"), names, special_tokens=True)
+            yield _measured(
+                prompt, answer, data.get("usage"), names, special_tokens=True
+            )
 
 
 class SimpleEvalsLog(HarnessLog):
@@ -155,7 +186,9 @@ class EvalScopeLog(HarnessLog):
         if row.get("agent_trace"):
             raise DataError("agent_run")
         usage = as_dict(row.get("model_output")).get("usage")
-        yield _measured(*_without_answer(row.get("messages")), usage, "input_tokens output_tokens")
+        yield _measured(
+            *_without_answer(row.get("messages")), usage, "input_tokens output_tokens"
+        )
         self.add_document()
 
 
@@ -191,32 +224,49 @@ class LightevalLog(HarnessLog):
     keys = ({"doc", "model_response"},)
 
     def requests(self, row: Any) -> Iterable[SentRequest]:
-        doc, response = (as_dict(as_dict(row).get(key)) for key in ("doc", "model_response"))
+        doc, response = (
+            as_dict(as_dict(row).get(key)) for key in ("doc", "model_response")
+        )
         if self.task is None and (name := as_text(doc.get("task_name"))):
-            self.task = name  # "lighteval|gsm8k|5", or since 0.12 "gsm8k|5": with 5 shots
+            self.task = (
+                name  # "lighteval|gsm8k|5", or since 0.12 "gsm8k|5": with 5 shots
+            )
             self.shots = as_count(name.rpartition("|")[2])
         outputs = _id_lists(response.get("output_tokens"))
         answers = [sum(token != -1 for token in ids) for ids in outputs]
         contexts = [len(ids) for ids in _id_lists(response.get("input_tokens"))]
-        if not as_list(response.get("text")):  # logprobs there may be of generated tokens too
+        if not as_list(
+            response.get("text")
+        ):  # logprobs there may be of generated tokens too
             scores = response.get("logprobs")
-            if isinstance(scores, float) and len(contexts) == 1:  # the whole of a single one
+            if (
+                isinstance(scores, float) and len(contexts) == 1
+            ):  # the whole of a single one
                 answers, scores = [0], [scores]
-            elif len(contexts) == 1:  # one for all of the choices, each of which was sent with it
+            elif (
+                len(contexts) == 1
+            ):  # one for all of the choices, each of which was sent with it
                 contexts = contexts * len(answers)
             if not answers or not len(contexts) == len(answers) == len(as_list(scores)):
                 names = ["input_tokens", "output_tokens", "logprobs"]
                 counts = [len(contexts), len(answers), len(as_list(scores))]
                 raise DataError("unequal_lists", names=names, counts=counts)
             self.add_document()
-            return [SentRequest(prompt=n, kind="likelihood") for n in map(add, contexts, answers)]
+            return [
+                SentRequest(prompt=n, kind="likelihood")
+                for n in map(add, contexts, answers)
+            ]
         cap = as_count(doc.get("generation_size")) or None
         filled = as_count(response.get("padded_tokens_count")) or 0
         output = answers[0] if len(answers) == 1 else None
         prompts: list[Any] = [max(tokens - filled, 0) for tokens in contexts]
         sent = prompts or [as_prompt(response.get("input"))]  # an API has no ids
         self.add_document()
-        more: dict[str, Any] = {"special_tokens": True, "output_cap": cap, "output": output}
+        more: dict[str, Any] = {
+            "special_tokens": True,
+            "output_cap": cap,
+            "output": output,
+        }
         return [SentRequest(prompt=prompt, **more) for prompt in sent]
 
 

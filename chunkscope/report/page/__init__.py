@@ -22,14 +22,19 @@ LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own scripts, joined in one scope.
 OWN = ("draw.js", "lengths.js", "measured.js", "buttons.js", "start.js")
 LONG = re.compile(r"\w{20,}")  # a name that may be broken, at an underscore
-WHOLE = re.compile(r"--\w[\w-]*|\d{4}-\d\d-\d\d")  # options and dates: a line has all of it
+WHOLE = re.compile(
+    r"--\w[\w-]*|\d{4}-\d\d-\d\d"
+)  # options and dates: a line has all of it
 
 
 def render(findings: Findings, comparison: ReportComparison | None = None) -> bytes:
     """The same artefacts give the same bytes."""
     parts = chapters(findings, comparison)
     # The libraries under their licences, then the page's own.
-    libraries = (f"/*\n{_text('vendor', terms)}*/\n{_text('vendor', x)}" for x, terms in LIBRARIES)
+    libraries = (
+        f"/*\n{_text('vendor', terms)}*/\n{_text('vendor', x)}"
+        for x, terms in LIBRARIES
+    )
     ours = "\n".join(_text("scripts", name) for name in OWN)
     scripts = (*libraries, f'"use strict";\n(() => {{\n{ours}}})();\n')
     template = _templates().get_template("page.html.j2")
@@ -41,7 +46,12 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
         version=__version__,
         csp=_policy(scripts),
         css=_text("report.css"),
-        data={s.chart.name: s.chart.data for part in parts for s in part.sections if s.chart},
+        data={
+            s.chart.name: s.chart.data
+            for part in parts
+            for s in part.sections
+            if s.chart
+        },
         scripts=scripts,
     )
     return html.lstrip().encode()
@@ -53,7 +63,9 @@ def _text(*names: str) -> str:
 
 def _policy(scripts: tuple[str, ...]) -> str:
     """Nothing may be loaded, and only these very scripts may run."""
-    digests = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
+    digests = (
+        base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts
+    )
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "

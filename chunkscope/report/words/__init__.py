@@ -18,7 +18,15 @@ from chunkscope.artefacts.numbers import as_written, by, plural, share
 
 Template = str | Callable[..., str]
 _CHOICE = re.compile(r"\[(\w+)\?([^]|]*)\|?([^]]*)\]")
-MODULES = ("talk", "problems", "data", "plan", "runs", "doctor", "gate")  # light ones first
+MODULES = (
+    "talk",
+    "problems",
+    "data",
+    "plan",
+    "runs",
+    "doctor",
+    "gate",
+)  # light ones first
 
 
 class _Words(Formatter):
@@ -26,9 +34,19 @@ class _Words(Formatter):
         if isinstance(value, Note):
             return sentence(value)
         if format_spec in ("words", "and"):
-            return sentence(Note(code=value)) if format_spec == "words" else named(value, 3)
+            return (
+                sentence(Note(code=value))
+                if format_spec == "words"
+                else named(value, 3)
+            )
         if format_spec == "a":  # a type of JSON's
-            article = "" if value in ("text", "null") else "an " if value == "object" else "a "
+            article = (
+                ""
+                if value in ("text", "null")
+                else "an "
+                if value == "object"
+                else "a "
+            )
             return f"{article}{value}"
         if value is None or not format_spec:
             several = ", ".join(map(str, value)) if isinstance(value, list) else value
@@ -44,7 +62,9 @@ def sentence(note: Note) -> str:
     """The note as text. KeyError for a code without a template, which is a bug."""
     template = _template(note.code)
     if isinstance(template, str):
-        chosen = _CHOICE.sub(lambda part: part[2 if note.values.get(part[1]) else 3], template)
+        chosen = _CHOICE.sub(
+            lambda part: part[2 if note.values.get(part[1]) else 3], template
+        )
         return _Words().vformat(chosen, (), note.values)
     return template(**note.values)
 

@@ -45,14 +45,18 @@ def lengths(profile: Profile) -> Iterator[str]:
     overall, doubts = profile.overall, list(uncounted(profile, "left_out"))
     yield from doubts
     p50, p95 = (number(overall.percentile(p)) for p in (50, 95))
-    sampled = " (a sample)" if any(dataset.sample for dataset in profile.datasets) else ""
+    sampled = (
+        " (a sample)" if any(dataset.sample for dataset in profile.datasets) else ""
+    )
     sets = sum(dataset.rows > 0 for dataset in profile.datasets)
     prompts = f"{plural(overall.count, 'prompt')} in {plural(sets, 'dataset')}"
     yield f"{prompts}{sampled}: median {p50} tokens, p95 {p95}, longest {number(overall.max)}."
     if doubts:
         return
     long = overall.share_over(LONG)
-    matters = f"{share(long)} are longer than {LONG:,} tokens, where chunked prefill matters."
+    matters = (
+        f"{share(long)} are longer than {LONG:,} tokens, where chunked prefill matters."
+    )
     if not long:
         matters = f"No prompt is longer than {LONG:,} tokens, so chunked prefill hardly matters."
     measured = [dataset.prefixes for dataset in profile.datasets if dataset.prefixes]
@@ -61,7 +65,10 @@ def lengths(profile: Profile) -> Iterator[str]:
 
 def shared(reuse: PrefixReuse) -> str:
     """How many tokens the prefix cache can serve."""
-    of = f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)" * reuse.is_partial
+    of = (
+        f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)"
+        * reuse.is_partial
+    )
     if not reuse.cached_tokens + reuse.unread_tokens:
         one = "one" if reuse.common_tokens is not None else "one in its dataset"
         return f"No prompt repeats the first {reuse.block_size} tokens of an earlier {one}{of}."
@@ -78,25 +85,33 @@ def shared(reuse: PrefixReuse) -> str:
 def counted_with(profile: Profile) -> str:
     if profile.tokenizer.kind == "none":
         return "The lengths came with the data; no tokenizer was needed."
-    hint = "" if profile.options.tokenizer else "; --model NAME counts with your model's"
+    hint = (
+        "" if profile.options.tokenizer else "; --model NAME counts with your model's"
+    )
     return f"Tokenizer: {profile.tokenizer.name}{hint}."
 
 
-def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], list[str]]]:
+def _missing(
+    profile: Profile, *codes: str
+) -> Iterator[tuple[Note, list[str], list[str]]]:
     """Each note with its datasets, and the prefixes of their options: "NAME=" or nothing."""
     missing: dict[str, tuple[Note, list[str]]] = {}
     for dataset in profile.datasets:
         for one in (one for one in dataset.uncounted if one.code in codes):
             missing.setdefault(repr(one), (one, []))[1].append(dataset.name)
     for one, names in list(missing.values())[:MOST_NOTES]:
-        owners = [name.replace("=", "?") + "=" for name in names]  # ? matches it: = ends a name
+        owners = [
+            name.replace("=", "?") + "=" for name in names
+        ]  # ? matches it: = ends a name
         yield one, names, owners if len(names) < len(profile.datasets) else [""]
 
 
 def _options(one: Note, names: Sequence[str]) -> str:
     words = one.values.get("use") or [f"--choices={one.values['fields']}"]
     use = [str(word).split("=", 1) for word in words]  # type: ignore[union-attr]
-    return " ".join(f"{word} {shlex.quote(name + value)}" for name in names for word, value in use)
+    return " ".join(
+        f"{word} {shlex.quote(name + value)}" for name in names for word, value in use
+    )
 
 
 def uncounted(profile: Profile, *codes: str) -> Iterator[str]:
@@ -118,7 +133,9 @@ def cautions(profile: Profile) -> Iterator[str]:
     notes: dict[str, list[str]] = {}
     for dataset, one in ((d, one) for d in profile.datasets for one in d.notes):
         notes.setdefault(sentence(one), []).append(dataset.name)
-    yield from (f"{named(names)}: {text}" for text, names in list(notes.items())[:MOST_NOTES])
+    yield from (
+        f"{named(names)}: {text}" for text, names in list(notes.items())[:MOST_NOTES]
+    )
     if len(notes) > MOST_NOTES:
         yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"
 
@@ -127,7 +144,9 @@ def bad_rows(profile: Profile) -> Iterator[str]:
     """Bad rows by reason, how many there are, and the datasets that failed."""
     alike: dict[tuple[str, str], list[object]] = {}
     for one, row in ((d, row) for d in profile.datasets for row in d.bad_rows):
-        alike.setdefault((f"{one.path} {one.unit}", sentence(row.reason)), []).append(row.position)
+        alike.setdefault((f"{one.path} {one.unit}", sentence(row.reason)), []).append(
+            row.position
+        )
     for (where, reason), places in list(alike.items())[:MOST_NOTES]:
         rows = ", ".join(map(str, places[:3])) + ", ..." * (len(places) > 3)
         yield f"bad row: {where} {rows}: {reason}"
@@ -136,4 +155,6 @@ def bad_rows(profile: Profile) -> Iterator[str]:
     for dataset in profile.datasets:
         if failure := dataset.failure:
             _, hint = message_and_hint(failure)
-            yield f"error: {dataset.name}: {sentence(failure)}" + (f"\nhint: {hint}" * bool(hint))
+            yield f"error: {dataset.name}: {sentence(failure)}" + (
+                f"\nhint: {hint}" * bool(hint)
+            )

@@ -105,7 +105,11 @@ def answer(diagnosis: Diagnosis) -> str:
             return "Nothing limited the engine."
         return "The engine was never seen at work, so its limit is not known."
     worst, count = title(diagnosis.symptoms[0]), len(diagnosis.engines)
-    return worst if count == 1 else f"Worst of {count} engines: {worst[0].lower()}{worst[1:]}"
+    return (
+        worst
+        if count == 1
+        else f"Worst of {count} engines: {worst[0].lower()}{worst[1:]}"
+    )
 
 
 def title(symptom: Symptom) -> str:
@@ -113,9 +117,21 @@ def title(symptom: Symptom) -> str:
 
 
 def heading(engine: EngineReport, place: int, count: int) -> str:
-    which = f"Engine {place} of {count} in {Path(engine.source).name}: " if count > 1 else ""
-    lines = f" (lines {engine.first_line} to {engine.last_line})" if engine.last_line else ""
-    version = f"vLLM {engine.facts.version}" if engine.facts.version else "vLLM (version unknown)"
+    which = (
+        f"Engine {place} of {count} in {Path(engine.source).name}: "
+        if count > 1
+        else ""
+    )
+    lines = (
+        f" (lines {engine.first_line} to {engine.last_line})"
+        if engine.last_line
+        else ""
+    )
+    version = (
+        f"vLLM {engine.facts.version}"
+        if engine.facts.version
+        else "vLLM (version unknown)"
+    )
     several = f", {engine.engines} engines" if engine.engines > 1 else ""
     return f"{which}{engine.facts.model or 'unknown model'}, {version}{several}{lines}"
 
@@ -132,7 +148,11 @@ def happened(engine: EngineReport) -> str:
     if not engine.windows:
         return "No throughput was logged."
     busy = engine.busy_s or 1.0
-    hits = f", prefix cache hits {share(engine.hit_rate)}" if engine.hit_rate is not None else ""
+    hits = (
+        f", prefix cache hits {share(engine.hit_rate)}"
+        if engine.hit_rate is not None
+        else ""
+    )
     return (
         f"Busy for {engine.busy_s:,.0f} s: {engine.prompt_tokens / busy:,.0f} prompt and "
         f"{engine.output_tokens / busy:,.0f} output tokens/s; at most "
@@ -143,7 +163,9 @@ def happened(engine: EngineReport) -> str:
 
 def cautions(engine: EngineReport) -> Iterator[str]:
     """Arguments that are not defaults, and what the log's figures leave out."""
-    if given := [f"{name} {as_written(value)}" for name, value in engine.arguments.items()]:
+    if given := [
+        f"{name} {as_written(value)}" for name, value in engine.arguments.items()
+    ]:
         yield f"not vLLM's defaults: {', '.join(given)}"
     if not engine.windows or not engine.last_line:
         return

@@ -29,7 +29,13 @@ MARKS = {  # settings shown as lines in the chart of lengths
 def opening(findings: Findings, v: Verification | None) -> Iterator[str]:
     """The answer, what was planned or measured, and the largest savings."""
     planned = findings.plan
-    answers = (v if v and v.verdict else None, planned, v, findings.profile, findings.simulation)
+    answers = (
+        v if v and v.verdict else None,
+        planned,
+        v,
+        findings.profile,
+        findings.simulation,
+    )
     yield next(filter(None, (*answers, findings.diagnosis))).first_sentence()
     if planned is not None and (v is None or any(runs.measured_elsewhere(planned, v))):
         yield plan.planned_for(planned)
@@ -59,16 +65,23 @@ def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str
         yield "longest prompt", number(data.overall.max), f"tokens; p95 {p95}"
     run = v.run(v.verdict.use if v.verdict else "plan") if v else None
     if run is not None and run.kv_cache_tokens is not None:
-        peak = run.activation_peak_gib and f"activations {gib(run.activation_peak_gib)} (measured)"
+        peak = (
+            run.activation_peak_gib
+            and f"activations {gib(run.activation_peak_gib)} (measured)"
+        )
         yield "KV cache", number(run.kv_cache_tokens), f"tokens; {peak or 'measured'}"
     facts = plan.facts(planned) if planned else ()
-    yield from (tile for tile in facts if not (run and tile[0] == "memory"))  # it was measured
+    yield from (
+        tile for tile in facts if not (run and tile[0] == "memory")
+    )  # it was measured
 
 
 # -- what changed --------------------------------------------------------------------------------
 
 
-def what_changed(old: Findings, new: Findings, data: Sequence[Check] | None) -> Iterator[str]:
+def what_changed(
+    old: Findings, new: Findings, data: Sequence[Check] | None
+) -> Iterator[str]:
     """Whether the data changed, then whether the answer did."""
     same = "the same in length; the rows could not be compared" if data else "the same"
     moved = any(check.value is not None for check in data or ())
@@ -77,7 +90,11 @@ def what_changed(old: Findings, new: Findings, data: Sequence[Check] | None) -> 
     if old.plan is not None and new.plan is not None:
         before, after = map(plan.answer, (old.plan, new.plan))
         same = f"The answer is the same: {after}"
-        yield same if before == after else f"The answer changed. Before: {before} Now: {after}"
+        yield (
+            same
+            if before == after
+            else f"The answer changed. Before: {before} Now: {after}"
+        )
 
 
 def not_comparable(old: Findings, new: Findings) -> Iterator[str]:
@@ -90,7 +107,9 @@ def not_comparable(old: Findings, new: Findings) -> Iterator[str]:
         names = " and ".join(tokenizer.name for tokenizer in tokenizers)
         yield f"lengths of different tokenizers ({names}) are not compared"
     if old.verification and new.verification:
-        both = zip(*map(runs.circumstances, (old.verification, new.verification)), strict=True)
+        both = zip(
+            *map(runs.circumstances, (old.verification, new.verification)), strict=True
+        )
         changed = [f"{was or '-'}, now {now or '-'}" for was, now in both if was != now]
         if changed:
             yield f"measured differently: {'; '.join(changed)}"

@@ -15,7 +15,11 @@ VALUES = {  # of checks without numbers
     "another": "made from another {}",
 }
 # The unit of a count, by the end of the check's name.
-COUNTED = {"datasets": "row", "max_model_len": "refused prompts", "as-good": "refused prompts"}
+COUNTED = {
+    "datasets": "row",
+    "max_model_len": "refused prompts",
+    "as-good": "refused prompts",
+}
 COMMENTS = {  # of the budget that `gate --init` writes: its lines by table and key
     "head": """# What `chunkscope gate` checks: it exits 1 when one of these fails.
 # Written by `chunkscope gate --init`; `today` is the value of that day (times in s).
@@ -39,7 +43,11 @@ def _rows_changed(added: int | None, removed: int | None, before: int, now: int)
     if added is None or removed is None:
         return f"{before:,} rows before, {now:,} now"
     changed = min(added, removed)
-    counts = {"changed": changed, "added": added - changed, "removed": removed - changed}
+    counts = {
+        "changed": changed,
+        "added": added - changed,
+        "removed": removed - changed,
+    }
     parts = [f"{count:,} {what}" for what, count in counts.items() if count]
     return f"{', '.join(parts)}{' of ' * bool(parts)}{before:,} rows"
 
@@ -117,7 +125,9 @@ def texts(check: Check) -> tuple[str, str]:
         case "equal":
             return f"must be {_setting(limit)}", _setting(value)
     wanted, figure = _numbers(check)
-    noun = COUNTED.get(check.name.rpartition(".")[2], "") if check.unit == "count" else ""
+    noun = (
+        COUNTED.get(check.name.rpartition(".")[2], "") if check.unit == "count" else ""
+    )
     return f"{relation} {wanted} {noun}".rstrip(), figure
 
 
@@ -155,6 +165,8 @@ def remedy(*checks: Check) -> Iterator[str]:
         yield f"{sentence(first.cause)}. Affected: {', '.join(names)}."
     if first.remedy:
         accepts = first.remedy.startswith(("cp ", "chunkscope gate "))
-        purpose = "The plan's settings" if " --emit " in first.remedy else "To make it again"
+        purpose = (
+            "The plan's settings" if " --emit " in first.remedy else "To make it again"
+        )
         what = "it" if first.cause else named(names, 3)
         yield f"{f'To accept {what}' if accepts else purpose}: {first.remedy}"

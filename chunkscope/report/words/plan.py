@@ -7,7 +7,14 @@ from typing import Any
 
 from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.numbers import as_written, by, per_second, plural, seconds, share
+from chunkscope.artefacts.numbers import (
+    as_written,
+    by,
+    per_second,
+    plural,
+    seconds,
+    share,
+)
 from chunkscope.models.find import MODELS
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Saving
 from chunkscope.report.words import Template, sentence
@@ -52,21 +59,37 @@ def _weights(billions: float, kind: str, gpus: int, *, shares_experts: bool) -> 
 
 def _scaled(**differing: list[str]) -> str:
     pairs = ", ".join(f"{there}, not {here}" for there, here in differing.values())
-    taken = "only its CPU times are used" if "model" in differing else "step times are scaled"
+    taken = (
+        "only its CPU times are used"
+        if "model" in differing
+        else "step times are scaled"
+    )
     return f"the calibration is for {pairs}: {taken}"
 
 
-def _unlike(nearest: str, least: float, most: float, kind: Any, gpu: Any, gpus: Any) -> str:
-    missing = (kind and f"a model like this ({kind})", gpu, f"{gpus} GPUs" if gpus else None)
+def _unlike(
+    nearest: str, least: float, most: float, kind: Any, gpu: Any, gpus: Any
+) -> str:
+    missing = (
+        kind and f"a model like this ({kind})",
+        gpu,
+        f"{gpus} GPUs" if gpus else None,
+    )
     ends = dict.fromkeys((least, most))
-    off = " to ".join(f"{share(abs(e))} too {'short' if e < 0 else 'long'}" for e in ends)
+    off = " to ".join(
+        f"{share(abs(e))} too {'short' if e < 0 else 'long'}" for e in ends
+    )
     return (
         f"never measured: {', '.join(filter(None, missing))}; on one H200 with {nearest}, "
         f"predicted times were {off}" + ("; communication is assumed" if gpus else "")
     )
 
 
-ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # joined in one line
+ASSUMED = (
+    "vllm_not_installed",
+    "assumed_output",
+    "gpu_unchecked",
+)  # joined in one line
 ACCURACY = "unlike_measured"  # how far predicted times were off
 BACKGROUND = (ACCURACY, "sliding_window")  # only in the details
 SENTENCES: dict[str, Template] = {
@@ -141,7 +164,11 @@ SENTENCES: dict[str, Template] = {
     "refused_no_memory": lambda missing_gib, tp, full_tp, **_: (
         f"the model does not fit, {missing_gib:,.2f} GiB are missing per GPU: "
         f"{f'--tp {tp} would fit; or ' if tp else ''}take a larger GPU or quantized weights"
-        + (f". Its whole context needs --tp {full_tp}" if full_tp not in (tp, None) else "")
+        + (
+            f". Its whole context needs --tp {full_tp}"
+            if full_tp not in (tp, None)
+            else ""
+        )
     ),
     "refused_kv_cache": "one request of {max_model_len} tokens (max_model_len) does not fit the KV "
     "cache, which holds {tokens}: lower max_model_len[full_tp?, or set --tp {full_tp}]",
@@ -206,8 +233,12 @@ def listed(settings: Settings, default: Settings | None = None) -> str:
     'max_model_len 4,096, max_num_seqs 64 instead of 256'
     """
     usual = (default or Settings()).given()
-    usual = {n: f" instead of {as_written(v)}" for n, v in usual.items() if v}  # 0 is no limit
-    return ", ".join(f"{n} {as_written(v)}{usual.get(n, '')}" for n, v in settings.given().items())
+    usual = {
+        n: f" instead of {as_written(v)}" for n, v in usual.items() if v
+    }  # 0 is no limit
+    return ", ".join(
+        f"{n} {as_written(v)}{usual.get(n, '')}" for n, v in settings.given().items()
+    )
 
 
 def is_broken(plan: Plan) -> bool:
@@ -229,14 +260,23 @@ def answer(plan: Plan) -> str:
         if run is None or default is None or run is default:
             return f"{change}: {'this mode changes nothing here' if run else 'not simulated'}."
         gain = default.figures.makespan_s / run.figures.makespan_s - 1
-    return f"{change}: {_within_limits(plan) if plan.request.slo else _gain(plan, gain)}"
+    return (
+        f"{change}: {_within_limits(plan) if plan.request.slo else _gain(plan, gain)}"
+    )
 
 
 def _advised(plan: Plan) -> str:
-    advice, given, needed = plan.advice, plan.settings.given(), plan.advice.needed.given()
+    advice, given, needed = (
+        plan.advice,
+        plan.settings.given(),
+        plan.advice.needed.given(),
+    )
     # Settings that became vLLM's own default are no change.
     changed = {n: v for n, v in advice.settings.given().items() if n in given}
-    text, joint = f"Keep vLLM's {'other ' * bool(given.keys() - needed.keys())}defaults", "but"
+    text, joint = (
+        f"Keep vLLM's {'other ' * bool(given.keys() - needed.keys())}defaults",
+        "but",
+    )
     if advice.kind is AdviceKind.SET and changed:
         text, joint = f"Set {listed(Settings.of(changed), plan.default)}", "and"
     is_needed = f"{'are' if len(needed) > 1 else 'is'} needed"
@@ -250,8 +290,15 @@ def _limits_broken(plan: Plan) -> str:
     gpus = f"; {request.arrivals} needs about {advice.gpus} GPUs" if advice.gpus else ""
     using = f" with {listed(advice.alternative)}" if advice.alternative else ""
     rate = f"A rate of about {per_second(advice.rate)} would do{using}{gpus}"
-    needs = f" To start, vLLM needs {listed(advice.needed)}." if advice.needed.given() else ""
-    limits = " and ".join(map(str, request.slo)) + f" at {request.arrivals}" * request.is_open
+    needs = (
+        f" To start, vLLM needs {listed(advice.needed)}."
+        if advice.needed.given()
+        else ""
+    )
+    limits = (
+        " and ".join(map(str, request.slo))
+        + f" at {request.arrivals}" * request.is_open
+    )
     broken = f"No setting that was tried keeps {limits}: with vLLM's default, {state}"
     return f"{broken} (simulated). {rate if advice.rate else 'No lower rate helps'}.{needs}"
 
@@ -260,9 +307,13 @@ def _within_limits(plan: Plan) -> str:
     advice, default = plan.advice, plan.default_run
     if advice.kind is AdviceKind.KEEP:
         return f"{limit_state(default)} (simulated)."
-    gain = f"{by(advice.gain)} throughput, and " * bool(advice.gain and not plan.request.is_open)
+    gain = f"{by(advice.gain)} throughput, and " * bool(
+        advice.gain and not plan.request.is_open
+    )
     is_certain = not advice.doubt or advice.least_gain
-    unless = "" if is_certain else f", though not with {VARIATIONS[advice.doubt or ''][0]}"
+    unless = (
+        "" if is_certain else f", though not with {VARIATIONS[advice.doubt or ''][0]}"
+    )
     is_kept = default and default.slo and default.slo.is_met
     instead = "" if is_kept else f"; with vLLM's default {limit_state(default)}"
     return f"{gain}{limit_state(plan.run)}{unless}{instead} (simulated).{_price(plan)}"
@@ -270,22 +321,34 @@ def _within_limits(plan: Plan) -> str:
 
 def _gain(plan: Plan, gain: float | None) -> str:
     advice = plan.advice
-    least = f"{by(advice.least_gain)} with {VARIATIONS[advice.doubt][0]}" if advice.doubt else ""
+    least = (
+        f"{by(advice.least_gain)} with {VARIATIONS[advice.doubt][0]}"
+        if advice.doubt
+        else ""
+    )
     if advice.kind is AdviceKind.SET:
         return f"{throughput(gain)}{least and f', at least {least}'} (simulated).{_price(plan)}"
     if not (least and (other := advice.alternative)):
         return "no other setting is more than 3 % faster (simulated)."
-    return f"{listed(other)} gives {by(advice.gain)} throughput, but {least} (simulated)."
+    return (
+        f"{listed(other)} gives {by(advice.gain)} throughput, but {least} (simulated)."
+    )
 
 
 def _price(plan: Plan) -> str:
     """What gets worse by half or more: ` The longest gap between tokens grows from ...`"""
     figure = TTFT_P95 if plan.request.is_open else ITL_MAX
     both = (run.figures if run else None for run in (plan.default_run, plan.run))
-    before, after = (figure.value(figures) or 0.0 if figures else 0.0 for figures in both)
+    before, after = (
+        figure.value(figures) or 0.0 if figures else 0.0 for figures in both
+    )
     is_limited = figure.promise in {limit.name for limit in plan.request.slo}
     grows = 0 < 1.5 * before <= after and not is_limited
-    return f" The {figure.title} grows from {seconds(before)} to {seconds(after)}." if grows else ""
+    return (
+        f" The {figure.title} grows from {seconds(before)} to {seconds(after)}."
+        if grows
+        else ""
+    )
 
 
 def flags(plan: Plan) -> str:
@@ -297,7 +360,9 @@ def flags(plan: Plan) -> str:
 
 
 def lacking(plan: Plan) -> list[str]:
-    return [name for name, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
+    return [
+        name for name, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None
+    ]
 
 
 def throughput(gain: float | None) -> str:
@@ -324,12 +389,18 @@ def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
 # -- what it rests on ----------------------------------------------------------------------------
 
 
-def where(model: str, gpu: str | None, gpus: int = 1, notes: Sequence[Note] = ()) -> str:
+def where(
+    model: str, gpu: str | None, gpus: int = 1, notes: Sequence[Note] = ()
+) -> str:
     """
     >>> where("Qwen/Qwen3-8B", "NVIDIA H100 80GB HBM3"), where("qwen3-8b", "NVIDIA A100", 2)
     ('Qwen3-8B on one H100 80GB', 'Qwen3-8B on 2 x A100')
     """
-    name = (MODELS[model].hub_ids[0] if model in MODELS else model).rstrip("/").rpartition("/")[2]
+    name = (
+        (MODELS[model].hub_ids[0] if model in MODELS else model)
+        .rstrip("/")
+        .rpartition("/")[2]
+    )
     if gpu is None:
         return name
     card = gpu.removeprefix("NVIDIA ").removeprefix("a ").partition(" HBM")[0]
@@ -339,23 +410,33 @@ def where(model: str, gpu: str | None, gpus: int = 1, notes: Sequence[Note] = ()
 
 
 def planned_for(plan: Plan) -> str:
-    return f"{'Predicted' if plan.memory or plan.cost else 'Planned'} for {setup(plan)}."
+    return (
+        f"{'Predicted' if plan.memory or plan.cost else 'Planned'} for {setup(plan)}."
+    )
 
 
 def setup(plan: Plan) -> str:
     """Model, machine, version and requests of the plan."""
     outputs = []
     for origin in dict.fromkeys(output.origin for output in plan.outputs):
-        tokens = sorted(output.tokens for output in plan.outputs if output.origin == origin)
+        tokens = sorted(
+            output.tokens for output in plan.outputs if output.origin == origin
+        )
         least = f"{tokens[0]:,} to " if tokens[0] < tokens[-1] else ""
         most = "at most " if origin in ("data", "task") else ""
         source = f"from the {origin}" if most else ORIGINS.get(origin, origin)
-        outputs.append(f"{most}{least}{plural(tokens[-1], 'output token')} each ({source})")
+        outputs.append(
+            f"{most}{least}{plural(tokens[-1], 'output token')} each ({source})"
+        )
     sent = f" at {plan.request.arrivals}" if plan.request.is_open else ""
-    sent += f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
+    sent += (
+        f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
+    )
     prompts = plural(plan.refused.of, "prompt") + sent
     model, gpu = plan.model.load_name if plan.model else "Any model", plan.gpu
-    place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus, plan.notes)
+    place = where(
+        model, gpu.title if gpu else None, plan.effective.parallel.gpus, plan.notes
+    )
     return f"{place}, {version(plan.deployment, plan.notes)}, {prompts}, {'; '.join(outputs)}"
 
 
@@ -370,7 +451,9 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
     if plan.cost is not None:
         yield "time", *_time(plan, plan.cost)
     if (memory := plan.memory) is not None:
-        kv_cache = f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
+        kv_cache = (
+            f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
+        )
         parts = f"of {memory.total_gib:.1f}: weights {memory.line('weights').gib:.1f}, {kv_cache}"
         yield "memory", f"{memory.requested_gib:.1f} GiB", parts
     # The LLM class has all requests at once.
@@ -379,7 +462,11 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
     if many and memory and is_free:
         yield "concurrency", f"{many:,}", "send at least this many at once"
     if (chunks := plan.chunks).prompts and chunks.size is not None:
-        yield "chunked", share(chunks.share), f"prompts over {plural(chunks.size, 'token')}"
+        yield (
+            "chunked",
+            share(chunks.share),
+            f"prompts over {plural(chunks.size, 'token')}",
+        )
     if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
         which = f"prompts over {plural(plan.refused.room_tokens, 'token')}: a server refuses them"
         yield "too long", f"{plan.refused.prompts:,}", f"{which}, lm-eval cuts them"
@@ -390,7 +477,9 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
 def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
     """The time; its range and price."""
     hours = (cost.hours, cost.least_hours, cost.most_hours)
-    usual, least, most = (seconds(3_600 * hour, like=3_600 * cost.hours) for hour in hours)
+    usual, least, most = (
+        seconds(3_600 * hour, like=3_600 * cost.hours) for hour in hours
+    )
     varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
     text = f"{least.partition(' ')[0]} to {most}, depending on {varied}"
     if (per_gpu := plan.request.price_per_hour) is None:
@@ -408,7 +497,9 @@ def after_plan(plan: Plan, file: str) -> str:
     if plan.deployment.entry is not Entry.SERVE:
         return f"chunkscope verify{file}, or --emit python or lm-eval"
     if plan.advice.basis is Basis.LENGTHS and (missing := lacking(plan)):
-        return " ".join((shlex.join(plan.source.command), *(f"{name} NAME" for name in missing)))
+        return " ".join(
+            (shlex.join(plan.source.command), *(f"{name} NAME" for name in missing))
+        )
     name = shlex.quote(plan.model.load_name if plan.model else "MODEL")
     return f"vllm serve {name} {flags(plan)}".rstrip()
 
@@ -423,7 +514,9 @@ def cautions(plan: Plan) -> Iterator[str]:
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
-    shown = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # `setup` says these
+    shown = ASSUMED[
+        : 1 + all(o.origin != "task" for o in plan.outputs)
+    ]  # `setup` says these
     yield from phrases(plan.notes, *shown, *BACKGROUND)
 
 
@@ -441,14 +534,21 @@ def fits(footprint: Footprint) -> Iterator[str]:
     if footprint.refusals:
         yield f"{gpus} does not run: {'; '.join(map(sentence, footprint.refusals))}."
     else:
-        longest, most = footprint.requests[footprint.context], settings.max_num_seqs or 0
+        longest, most = (
+            footprint.requests[footprint.context],
+            settings.max_num_seqs or 0,
+        )
         each = " per replica" if settings.parallel.data > 1 else ""
         many = "all " * (longest >= most > 1) + plural(min(longest, most), "request")
         yield (
             f"{gpus} fits: {memory.kv_cache_tokens:,} tokens of KV cache{each}, enough for "
             f"{many} of the full {plural(footprint.context, 'token')}."
         )
-    kib = memory.kv_cache_bytes / 1024 / memory.kv_cache_tokens if memory.kv_cache_tokens else None
+    kib = (
+        memory.kv_cache_bytes / 1024 / memory.kv_cache_tokens
+        if memory.kv_cache_tokens
+        else None
+    )
     per_token = f" {kib:,.4g} KiB of KV cache per token and GPU." if kib else ""
     yield (
         f"Predicted for {version(footprint.deployment, footprint.notes)}: "

@@ -110,7 +110,9 @@ def message_and_hint(problem: Note) -> tuple[str, str | None]:
     message, values = sentence(problem), problem.values
     if isinstance(fields := values.get("field_table"), list):
         more = [f"... and {values['more']} more"] if values["more"] else []
-        message += "\n  ".join(("\nthe fields are:", *map(str, fields or ["none"]), *more))
+        message += "\n  ".join(
+            ("\nthe fields are:", *map(str, fields or ["none"]), *more)
+        )
     reason = getattr(values.get("reason"), "code", "")  # why the first row is bad
     hint = HINTS.get(str(values.get("cause", reason))) or HINTS.get(problem.code)
     return message, hint and hint.format(**values)

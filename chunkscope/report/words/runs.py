@@ -3,24 +3,59 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from chunkscope.artefacts.figures import BY_KEY, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
+from chunkscope.artefacts.figures import (
+    BY_KEY,
+    ITL_MAX,
+    ITL_P99,
+    MAKESPAN,
+    TTFT_P95,
+    Figure,
+)
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.words import Template, capital, sentence
-from chunkscope.report.words.plan import ASSUMED, NAMES, limit_state, listed, throughput, where
+from chunkscope.report.words.plan import (
+    ASSUMED,
+    NAMES,
+    limit_state,
+    listed,
+    throughput,
+    where,
+)
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.verification.outputs import is_noise
-from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
-from chunkscope.verification.verdict import TIE_OF_ONE, arguments, goal_of, value, worse_figures
+from chunkscope.verification.result import (
+    DEFAULT,
+    PLAN,
+    Conclusion,
+    EngineKind,
+    Run,
+    Verification,
+)
+from chunkscope.verification.verdict import (
+    TIE_OF_ONE,
+    arguments,
+    goal_of,
+    value,
+    worse_figures,
+)
 from chunkscope.vllm.settings import Settings
 
-SHORT = {"time": MAKESPAN, "first token p95": TTFT_P95, "gap p99": ITL_P99, "longest gap": ITL_MAX}
+SHORT = {
+    "time": MAKESPAN,
+    "first token p95": TTFT_P95,
+    "gap p99": ITL_P99,
+    "longest gap": ITL_MAX,
+}
 MOST_WORSE = 3  # figures that got worse, in a sentence
 SHORT_WAIT = replace(TTFT_P95, key="short.ttft_s.mean")
 WORTH = 0.03  # a smaller difference in time is a tie
 WAITS = 1.15  # times the GPU's own time: from here on the run waits for the host
-HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
+HOST_SPREAD = (
+    -0.18,
+    0.29,
+)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
 
 SENT = {
     "batch": "all at once",
@@ -83,7 +118,9 @@ def simulated_answer(simulation: Simulation) -> str:
     if simulation.is_sweep:
         return _best_of_sweep(simulation)
     name = capital(run_name(first))
-    other = next((run for run in others if "default" in (run.setting, *run.same_as)), None)
+    other = next(
+        (run for run in others if "default" in (run.setting, *run.same_as)), None
+    )
     if first.slo:
         comparison = f"; with vLLM's default {limit_state(other)}" if other else ""
         return f"{name}: {limit_state(first)}{comparison} (simulated)."
@@ -93,7 +130,11 @@ def simulated_answer(simulation: Simulation) -> str:
     if other is not None:
         theirs = axis.value(other.figures) or 0.0
         gain = throughput(theirs / ours - 1)  # as the plan says it
-        gain = gain if axis is MAKESPAN else f"{change(theirs, ours)} against vLLM's default"
+        gain = (
+            gain
+            if axis is MAKESPAN
+            else f"{change(theirs, ours)} against vLLM's default"
+        )
         if abs(theirs - ours) < WORTH * ours:
             gain = f"within {share(WORTH)} of vLLM's default"
         text += f", {gain}"
@@ -102,14 +143,22 @@ def simulated_answer(simulation: Simulation) -> str:
 
 def _best_rate(runs: Sequence[SimulatedRun]) -> str:
     """The setting with the highest rate; vLLM's default if no other is better by WORTH."""
-    rates = {run: run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s}
+    rates = {
+        run: run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s
+    }
     if not rates:
-        broken = sorted({run.rate.breaks for run in runs if run.rate and run.rate.breaks})
+        broken = sorted(
+            {run.rate.breaks for run in runs if run.rate and run.rate.breaks}
+        )
         return f"No setting keeps the limits at any rate: {', '.join(broken)} breaks (simulated)."
     best = max(rates, key=lambda run: rates[run])
-    default = next((run for run in rates if "default" in (run.setting, *run.same_as)), None)
+    default = next(
+        (run for run in rates if "default" in (run.setting, *run.same_as)), None
+    )
     best = default if default and rates[best] < rates[default] * (1 + WORTH) else best
-    others = f"; {NAMES['default']} up to {per_second(rates[default])}" if default else ""
+    others = (
+        f"; {NAMES['default']} up to {per_second(rates[default])}" if default else ""
+    )
     others = "; no other setting sustains 3 % more" if best is default else others
     name = listed(best.settings.changed_from(runs[0].settings)) or run_name(runs[0])
     name = NAMES["default"] if best is default else name
@@ -124,7 +173,9 @@ def _best_of_sweep(simulation: Simulation) -> str:
     fastest = "Fastest within the limits" if kept and kept[0].slo else "Fastest"
     is_open, runs = simulation.runs[0].backlog is not None, kept or simulation.runs
     axes = ("first token p95", "gap p99") if is_open else ("time", "longest gap")
-    points = [([SHORT[axis].value(run.figures) or 0.0 for axis in axes], run) for run in runs]
+    points = [
+        ([SHORT[axis].value(run.figures) or 0.0 for axis in axes], run) for run in runs
+    ]
     ends = [min(points, key=lambda p: p[0]), min(points, key=lambda p: p[0][::-1])]
     parts = [
         f"{end} is {run_name(run)}: {axes[0]} {seconds(time)}, {axes[1]} {seconds(gap)}"
@@ -137,9 +188,17 @@ def _best_of_sweep(simulation: Simulation) -> str:
 def simulated_setup(simulation: Simulation) -> str:
     cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
     machine = where(cost.model, cost.gpu, run.settings.parallel.gpus, simulation.notes)
-    order = {"longest": ", longest first", "shuffled": ", shuffled"}.get(work.order or "", "")
-    cached = f" ({share(run.cached_tokens / run.input_tokens)} cached)" if run.cached_tokens else ""
-    assumed = [one.values["tokens"] for one in simulation.notes if one.code == ASSUMED[1]]
+    order = {"longest": ", longest first", "shuffled": ", shuffled"}.get(
+        work.order or "", ""
+    )
+    cached = (
+        f" ({share(run.cached_tokens / run.input_tokens)} cached)"
+        if run.cached_tokens
+        else ""
+    )
+    assumed = [
+        one.values["tokens"] for one in simulation.notes if one.code == ASSUMED[1]
+    ]
     each = f" ({assumed[0]} each where unknown; --max-output)" if assumed else ""
     return (
         f"{machine}, vLLM {simulation.vllm}. {plural(work.requests, 'request')} from "
@@ -157,7 +216,11 @@ def observations(simulation: Simulation) -> Iterator[str]:
     if simulation.is_sweep:
         return
     took = first.figures.makespan_s
-    if first.gpu_s is not None and first.backlog is None and took >= WAITS * first.gpu_s:
+    if (
+        first.gpu_s is not None
+        and first.backlog is None
+        and took >= WAITS * first.gpu_s
+    ):
         least, most = (seconds(took * (1 + off)) for off in HOST_SPREAD)
         part = share(1 - first.gpu_s / took)
         yield f"The GPU waits for the CPU {part} of the time: expect {least} to {most}."
@@ -166,7 +229,9 @@ def observations(simulation: Simulation) -> Iterator[str]:
 def step_times(simulation: Simulation) -> str:
     cost = simulation.cost_model
     off = f" (median error {share(cost.error)})" if cost.error is not None else ""
-    measured = plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
+    measured = (
+        plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
+    )
     return f"Step times: {cost.source}, {measured}{off}."
 
 
@@ -185,7 +250,10 @@ def measured_answer(v: Verification) -> str:
     """The verdict: which setting to use, by which figure."""
     if v.measured is EngineKind.DEMO:
         means = sorted((value(run, SHORT_WAIT) or 0.0, run.setting) for run in v.runs)
-        ends = [f"{seconds(mean)} {name}" for mean, name in dict.fromkeys((means[-1], means[0]))]
+        ends = [
+            f"{seconds(mean)} {name}"
+            for mean, name in dict.fromkeys((means[-1], means[0]))
+        ]
         return f"Mean wait of short prompts for their first token: {', '.join(ends)}."
     plan, default, judged = v.run(PLAN), v.run(DEFAULT), v.verdict
     if plan is None or judged is None:
@@ -204,7 +272,9 @@ def measured_answer(v: Verification) -> str:
     if judged.conclusion is Conclusion.KEEP_DEFAULT:
         others = ", and no other setting is clearly better" if len(v.runs) > 1 else ""
         needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""
-        return f"Keep vLLM's defaults{needed}: {_figure(goal, plan)}{others} (measured)."
+        return (
+            f"Keep vLLM's defaults{needed}: {_figure(goal, plan)}{others} (measured)."
+        )
     if default is not None and default.ok:
         return f"Keep the plan: {_compared(plan, default, goal)}"
     return f"Keep the plan: {_figure(goal, plan)} (measured; vLLM's default was not)."
@@ -212,9 +282,15 @@ def measured_answer(v: Verification) -> str:
 
 def worse(v: Verification) -> Iterator[str]:
     """The figures that get worse with it."""
-    use, other = v.run(v.verdict.use) if v.verdict else None, v.run(DEFAULT) or v.run(PLAN)
+    use, other = (
+        v.run(v.verdict.use) if v.verdict else None,
+        v.run(DEFAULT) or v.run(PLAN),
+    )
     figures = worse_figures(use, other) if use and other and use is not other else []
-    parts = [f"{_figure(one, use)} instead of {_shown(one, other)}" for one in figures[:MOST_WORSE]]
+    parts = [
+        f"{_figure(one, use)} instead of {_shown(one, other)}"
+        for one in figures[:MOST_WORSE]
+    ]
     if parts:
         yield f"Worse: {', '.join(parts)}."
 
@@ -237,7 +313,9 @@ def where_measured(v: Verification) -> str:
     machine = v.machine
     if machine is not None and machine.gpu is None:
         return f"{v.model.name} on {'a CPU' if machine.device == 'cpu' else 'a server'}"
-    return where(v.model.name, *((machine.gpu, max(1, machine.gpus)) if machine else (None,)))
+    return where(
+        v.model.name, *((machine.gpu, max(1, machine.gpus)) if machine else (None,))
+    )
 
 
 def measured_on(v: Verification) -> str:
@@ -250,14 +328,29 @@ def circumstances(v: Verification) -> tuple[str, ...]:
     is_median = v.repeats > 1 and any(run.ok for run in v.runs)
     repeats = f"median of {plural(v.repeats, 'repeat')}" if is_median else ""
     engine = f"vLLM {v.machine.vllm}" if v.machine and v.machine.vllm else ""
-    return where_measured(v), engine, dummy, plural(len(work.requests), "request"), sent, repeats
+    return (
+        where_measured(v),
+        engine,
+        dummy,
+        plural(len(work.requests), "request"),
+        sent,
+        repeats,
+    )
 
 
 def method(v: Verification) -> str:
-    left = f", {v.workload.left_out:,} too long and left out" if v.workload.left_out else ""
+    left = (
+        f", {v.workload.left_out:,} too long and left out"
+        if v.workload.left_out
+        else ""
+    )
     again = f", {v.source.repeated:,} of them again" if v.source.repeated else ""
     prompts = f"real prompts{again}" if v.source.datasets else "random tokens"
-    noise = "within the spread of repeats" if v.repeats > 1 else f"of less than {share(TIE_OF_ONE)}"
+    noise = (
+        "within the spread of repeats"
+        if v.repeats > 1
+        else f"of less than {share(TIE_OF_ONE)}"
+    )
     return (
         f"{plural(v.workload.input_tokens, 'token')} in, {v.workload.output_tokens:,} out; "
         f"{prompts}, seed {v.workload.seed}{left}. A difference {noise} is a tie."
@@ -267,8 +360,16 @@ def method(v: Verification) -> str:
 def outputs(v: Verification) -> Iterator[str]:
     """How many answers are equal; nothing without `--check-outputs`."""
     for run in v.runs:
-        ours, reference = run.outputs, v.run(run.outputs.reference if run.outputs else None)
-        if ours is None or ours.equal is None or reference is None or reference.outputs is None:
+        ours, reference = (
+            run.outputs,
+            v.run(run.outputs.reference if run.outputs else None),
+        )
+        if (
+            ours is None
+            or ours.equal is None
+            or reference is None
+            or reference.outputs is None
+        ):
             continue
         again = min(ours.again, reference.outputs.again)
         noise = ", so batching explains it" if is_noise(ours, reference.outputs) else ""
@@ -283,7 +384,9 @@ def outputs(v: Verification) -> Iterator[str]:
 def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
     """How model, vLLM and GPU of the measurement differ from the plan's."""
     machine, model = v.machine, plan.model
-    names = (model.load_name, model.name) if model and v.measured is EngineKind.VLLM else ()
+    names = (
+        (model.load_name, model.name) if model and v.measured is EngineKind.VLLM else ()
+    )
     if names and v.model.name not in names:
         yield f"planned for {names[0]}, this is {v.model.name}: it may count other lengths"
     planned, here = plan.deployment.release.text, machine.vllm if machine else None

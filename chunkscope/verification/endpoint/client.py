@@ -21,10 +21,21 @@ from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
-from chunkscope.verification.endpoint.server import Connection, RequestFailed, Server, meet, whole
+from chunkscope.verification.endpoint.server import (
+    Connection,
+    RequestFailed,
+    Server,
+    meet,
+    whole,
+)
 from chunkscope.verification.endpoint.stream import Received
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
-from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
+from chunkscope.verification.latencies import (
+    Answer,
+    distribution_of,
+    figures_of,
+    median_of,
+)
 from chunkscope.verification.prompts import RANDOM_INSTEAD, RealPrompt
 from chunkscope.verification.result import Machine, Run, Subject
 from chunkscope.vllm.log.failures import Status
@@ -65,10 +76,12 @@ def measure_endpoint(
                     f"has room for {room:,}",
                     hint="serve it with a larger max_model_len, or lower --max-output",
                 )
-            run = await _Client(connection, server, workload, prompts, listener, slo).run(
-                repeats, timeout_s
-            )
-        machine = Machine(device="endpoint", vllm=server.version, endpoint=connection.address)
+            run = await _Client(
+                connection, server, workload, prompts, listener, slo
+            ).run(repeats, timeout_s)
+        machine = Machine(
+            device="endpoint", vllm=server.version, endpoint=connection.address
+        )
         name = connection.safe(server.model)
         return machine, Subject(name=name, load_format="endpoint"), run
 
@@ -91,7 +104,9 @@ class _Client:
     repeats: list[Figures] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     notes: dict[str, Note] = field(default_factory=dict)  # by code, the latest
-    salt: str = field(default_factory=lambda: uuid4().hex)  # no other run's prefixes are shared
+    salt: str = field(
+        default_factory=lambda: uuid4().hex
+    )  # no other run's prefixes are shared
 
     async def run(self, repeats: int, timeout_s: float) -> Run:
         started, begin = now(), time.perf_counter()
@@ -104,11 +119,19 @@ class _Client:
                     self._begin("measuring", f"repeat {repeat + 1} of {repeats}")
                     self.repeats.append(await self._repeat(repeat))
         except TimeoutError:
-            status, failure = Status.TIMEOUT, self._failure("server_timeout", seconds=timeout_s)
+            status, failure = (
+                Status.TIMEOUT,
+                self._failure("server_timeout", seconds=timeout_s),
+            )
         except RequestFailed as error:
             detail = self.connection.safe(error.message)
-            status, failure = error.status, self._failure("server_failed", detail=detail)
-        cache = metrics.kv_cache(self.server.metrics or Metrics(), self.server.max_model_len)
+            status, failure = (
+                error.status,
+                self._failure("server_failed", detail=detail),
+            )
+        cache = metrics.kv_cache(
+            self.server.metrics or Metrics(), self.server.max_model_len
+        )
         if cache.is_upper_bound:
             self._note("kv_tokens_are_blocks")
         return Run(
@@ -132,7 +155,9 @@ class _Client:
         self.listener.phase(phase, detail)
 
     def _failure(self, code: str, **values: Any) -> Note:
-        return note(code, **values, phase=self.phase, answered=self.answered, sent=self.sent)
+        return note(
+            code, **values, phase=self.phase, answered=self.answered, sent=self.sent
+        )
 
     def _note(self, code: str, **values: Any) -> None:
         self.notes[code] = note(code, **values)
@@ -142,8 +167,12 @@ class _Client:
     async def _try_out(self) -> None:
         """Does this server take our kind of prompt? The shortest; a likelihood, if any is asked."""
         requests, scored = self.workload.requests, self.workload.likelihoods
-        place = min(scored or range(len(requests)), key=lambda n: requests[n].prompt_tokens)
-        (body,) = self._bodies([(place, replace(requests[place], output_tokens=1))], repeat=-1)
+        place = min(
+            scored or range(len(requests)), key=lambda n: requests[n].prompt_tokens
+        )
+        (body,) = self._bodies(
+            [(place, replace(requests[place], output_tokens=1))], repeat=-1
+        )
         try:
             await self._exchange(body, time.perf_counter(), is_scored=place in scored)
         except RequestFailed as failure:
@@ -158,10 +187,17 @@ class _Client:
     async def _warm_up(self) -> None:
         """The longest prompt and a few others: what is slow the first time is slow here."""
         self._begin("warming up")
-        ranked = sorted(enumerate(self.workload.requests), key=lambda pair: -pair[1].prompt_tokens)
+        ranked = sorted(
+            enumerate(self.workload.requests), key=lambda pair: -pair[1].prompt_tokens
+        )
         some = ranked[:: max(1, len(ranked) // WARM_UP_REQUESTS)][:WARM_UP_REQUESTS]
         short = [
-            (i, replace(r, arrival_s=0.0, output_tokens=min(r.output_tokens, WARM_UP_TOKENS)))
+            (
+                i,
+                replace(
+                    r, arrival_s=0.0, output_tokens=min(r.output_tokens, WARM_UP_TOKENS)
+                ),
+            )
             for i, r in some
         ]
         await self._send(short, repeat=-1)
@@ -170,37 +206,56 @@ class _Client:
 
     # -- what is sent ----------------------------------------------------------------------------
 
-    def _bodies(self, requests: Sequence[tuple[int, Request]], repeat: int) -> list[bytes]:
+    def _bodies(
+        self, requests: Sequence[tuple[int, Request]], repeat: int
+    ) -> list[bytes]:
         """By their places in the workload. What only vLLM understands is sent to vLLM only."""
         w, real, is_vllm = self.workload, self.real, self.server.is_vllm
         scored = w.likelihoods
         stretches = [(stretch.parent, stretch.tokens) for stretch in w.stretches]
-        ids = SharingIds(stretches, [request.stretch for request in w.requests], RANDOM_IDS)
+        ids = SharingIds(
+            stretches, [request.stretch for request in w.requests], RANDOM_IDS
+        )
         seed, bodies = f"{w.seed}/{self.salt}/{repeat}", []
         for place, request in requests:
             tokens = request.output_tokens
-            prompt = real[place].text if real else ids.prompt(seed, place, request.prompt_tokens)
+            prompt = (
+                real[place].text
+                if real
+                else ids.prompt(seed, place, request.prompt_tokens)
+            )
             body: dict[str, Any] = {
                 "model": self.server.model,
                 "prompt": prompt,
                 "max_tokens": tokens,
                 "temperature": 0,
             }
-            if place in scored:  # log-probabilities of the prompt, which come in one piece
-                body |= {"prompt_logprobs": 1} if is_vllm else {"echo": True, "logprobs": 1}
+            if (
+                place in scored
+            ):  # log-probabilities of the prompt, which come in one piece
+                body |= (
+                    {"prompt_logprobs": 1} if is_vllm else {"echo": True, "logprobs": 1}
+                )
             else:
                 along = {"continuous_usage_stats": True} if is_vllm else {}
-                body |= {"stream": True, "stream_options": {"include_usage": True, **along}}
+                body |= {
+                    "stream": True,
+                    "stream_options": {"include_usage": True, **along},
+                }
             if is_vllm:
                 # Prompts with another salt share no prefix with this one.
                 salt = f"{self.salt}/{repeat}"
                 body |= {"min_tokens": tokens, "ignore_eos": True, "cache_salt": salt}
-                if real and real[place].is_complete:  # its special tokens are in the text
+                if (
+                    real and real[place].is_complete
+                ):  # its special tokens are in the text
                     body["add_special_tokens"] = False
             bodies.append(orjson.dumps(body))
         return bodies
 
-    async def _send(self, requests: Sequence[tuple[int, Request]], *, repeat: int) -> list[Answer]:
+    async def _send(
+        self, requests: Sequence[tuple[int, Request]], *, repeat: int
+    ) -> list[Answer]:
         """All at their times, at most so many under way; the first failure ends it."""
         # Made before the clock starts: a long prompt of token ids takes a while to write down.
         bodies, scored = self._bodies(requests, repeat), self.workload.likelihoods
@@ -209,7 +264,9 @@ class _Client:
         begin = time.perf_counter()
 
         async def one(body: bytes, place: int, request: Request) -> Answer:
-            await asyncio.sleep(max(0.0, begin + request.arrival_s - time.perf_counter()))
+            await asyncio.sleep(
+                max(0.0, begin + request.arrival_s - time.perf_counter())
+            )
             async with places:
                 answer = await self._exchange(body, begin, is_scored=place in scored)
             if (tokens := sum(answer.counts)) > request.output_tokens:
@@ -246,14 +303,18 @@ class _Client:
 
     async def _repeat(self, repeat: int) -> Figures:
         before = await self.connection.metrics()
-        answers = await self._send(list(enumerate(self.workload.requests)), repeat=repeat)
+        answers = await self._send(
+            list(enumerate(self.workload.requests)), repeat=repeat
+        )
         after = await self._settled(before, len(answers))
         self.answers += answers
         figures = figures_of(answers, self._as_counted(answers), slo=self.slo)
         if uncounted := sum(not answer.is_counted for answer in answers):
             self._note("answers_not_counted", answers=uncounted)
         pairs = zip(answers, self.workload.requests, strict=True)
-        if short := sum(sum(answer.counts) < request.output_tokens for answer, request in pairs):
+        if short := sum(
+            sum(answer.counts) < request.output_tokens for answer, request in pairs
+        ):
             self._note("answers_ended_early", answers=short, of=len(answers))
         if self.real and not self.server.is_vllm:
             self._note("texts_sent_again")
@@ -267,20 +328,33 @@ class _Client:
         return replace(
             figures,
             preemptions=metrics.counted(before, after, metrics.PREEMPTIONS),
-            prefix_hit_rate=rate if rate is not None else metrics.prefix_hit_rate(before, after),
+            prefix_hit_rate=rate
+            if rate is not None
+            else metrics.prefix_hit_rate(before, after),
         )
 
     def _as_counted(self, answers: Sequence[Answer]) -> Workload:
         """The workload with the prompt lengths that the server found, if it tells them all."""
-        requests, lengths = self.workload.requests, [answer.prompt_tokens for answer in answers]
-        if not all(lengths) or lengths == [request.prompt_tokens for request in requests]:
+        requests, lengths = (
+            self.workload.requests,
+            [answer.prompt_tokens for answer in answers],
+        )
+        if not all(lengths) or lengths == [
+            request.prompt_tokens for request in requests
+        ]:
             return self.workload
         counted = sum(length or 0 for length in lengths)
-        self._note("prompts_counted_otherwise", counted=counted, sent=self.workload.input_tokens)
+        self._note(
+            "prompts_counted_otherwise",
+            counted=counted,
+            sent=self.workload.input_tokens,
+        )
         pairs = zip(requests, lengths, strict=True)
         return replace(
             self.workload,
-            requests=tuple(replace(request, prompt_tokens=n or 1) for request, n in pairs),
+            requests=tuple(
+                replace(request, prompt_tokens=n or 1) for request, n in pairs
+            ),
         )
 
     async def _settled(self, before: Metrics | None, sent: int) -> Metrics | None:

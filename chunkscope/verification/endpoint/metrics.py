@@ -22,8 +22,16 @@ BY_SOURCE = ("vllm:prompt_tokens_by_source",)  # since 0.16
 QUERIES = ("vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries")
 HITS = ("vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits")
 CACHE = "vllm:cache_config_info"
-FIXED_SIZES = ("num_gpu_blocks_override", "kv_cache_memory_bytes")  # of the KV cache, by argument
-FACTS = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_utilization")
+FIXED_SIZES = (
+    "num_gpu_blocks_override",
+    "kv_cache_memory_bytes",
+)  # of the KV cache, by argument
+FACTS = (
+    "num_gpu_blocks",
+    "block_size",
+    "enable_prefix_caching",
+    "gpu_memory_utilization",
+)
 MOST = 1 << 53
 
 
@@ -76,7 +84,9 @@ def parse(text: str) -> Metrics:
 # -- a repeat: the difference of two readings ----------------------------------------------------
 
 
-def counted(before: Metrics, after: Metrics, names: tuple[str, ...], **labels: str) -> int | None:
+def counted(
+    before: Metrics, after: Metrics, names: tuple[str, ...], **labels: str
+) -> int | None:
     """How far a counter went. None when it is not there, or the server was started anew."""
     # A series with labels of its own appears with its first event.
     start, end = before.total(names, **labels) or 0, after.total(names, **labels)
@@ -92,7 +102,9 @@ def prefix_hit_rate(before: Metrics, after: Metrics) -> float | None:
     cached = counted(before, after, BY_SOURCE, source="local_cache_hit")
     if tokens is None or cached is None:
         tokens, cached = (counted(before, after, names) for names in (QUERIES, HITS))
-    return cached / tokens if tokens and cached is not None and cached <= tokens else None
+    return (
+        cached / tokens if tokens and cached is not None and cached <= tokens else None
+    )
 
 
 # -- the KV cache --------------------------------------------------------------------------------
@@ -105,19 +117,27 @@ class ServerKvCache:
     engine: dict[str, Any]
     tokens: int | None = None
     concurrency: float | None = None
-    is_upper_bound: bool = False  # tokens worked out of blocks: too many for a hybrid model
+    is_upper_bound: bool = (
+        False  # tokens worked out of blocks: too many for a hybrid model
+    )
 
 
 def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
-    infos = [sample.labels for sample in metrics.samples if sample.name == CACHE]  # by engine
+    infos = [
+        sample.labels for sample in metrics.samples if sample.name == CACHE
+    ]  # by engine
     caches = [{name: _value(text) for name, text in labels.items()} for labels in infos]
     if not caches:
         return ServerKvCache(engine={})
-    facts = {n: v for n, v in caches[0].items() if n in FACTS + FIXED_SIZES and v is not None}
+    facts = {
+        n: v for n, v in caches[0].items() if n in FACTS + FIXED_SIZES and v is not None
+    }
     tokens = _sum(cache.get("kv_cache_size_tokens") for cache in caches)  # since 0.24
     concurrency = _sum(cache.get("kv_cache_max_concurrency") for cache in caches)
     if is_upper_bound := tokens is None:
-        blocks = ((cache.get("num_gpu_blocks"), cache.get("block_size")) for cache in caches)
+        blocks = (
+            (cache.get("num_gpu_blocks"), cache.get("block_size")) for cache in caches
+        )
         tokens = _sum(n * size if n and size else None for n, size in blocks)
         concurrency = tokens / max_model_len if tokens and max_model_len else None
     return ServerKvCache(

@@ -30,14 +30,18 @@ IDLE_S = 1.0
 KEY_VARIABLES = "CHUNKSCOPE_API_KEY (over https also OPENAI_API_KEY)"
 _MOST_BYTES = 64 << 20
 _QUOTED = 300
-_ENDPOINT = re.compile(r"/*(/v1(/(chat/)?completions|/models)?|/metrics|/health|/docs)?/*$")
+_ENDPOINT = re.compile(
+    r"/*(/v1(/(chat/)?completions|/models)?|/metrics|/health|/docs)?/*$"
+)
 
 
 def parse_address(url: str) -> str:
     """What comes before /v1 or /metrics, as it may be written. A wrong one may hold a secret."""
     try:
         parts = urlsplit(url.strip())
-        is_fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_fine = (
+            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        )
     except ValueError:
         is_fine = False
     if not is_fine or "@" in parts.netloc or parts.query or parts.fragment:
@@ -119,7 +123,9 @@ class Connection:
                 parts, status = response.content.iter_any(), response.status
                 if status != HTTPStatus.OK:
                     message = self.safe(_message(await whole(parts)))
-                    raise RequestFailed(f"answered {status}{message and f': {message}'}", status)
+                    raise RequestFailed(
+                        f"answered {status}{message and f': {message}'}", status
+                    )
                 yield parts
         except aiohttp.ClientPayloadError:
             raise RequestFailed("broke off its answer") from None
@@ -131,7 +137,9 @@ class Connection:
     async def metrics(self) -> Metrics | None:
         """/metrics as it is now; None where there is none."""
         with contextlib.suppress(RequestFailed):
-            return metrics.parse((await self.ask("/metrics")).decode("utf-8", "replace"))
+            return metrics.parse(
+                (await self.ask("/metrics")).decode("utf-8", "replace")
+            )
         return None
 
     def safe(self, text: str) -> str:
@@ -149,7 +157,9 @@ class Connection:
         elif failure.code == HTTPStatus.NOT_FOUND:
             hint = "nothing is at /v1 there: name what comes before it (http://host:8000/prefix)"
         else:
-            hint = "is it running? Start it with `vllm serve MODEL`, or check the address"
+            hint = (
+                "is it running? Start it with `vllm serve MODEL`, or check the address"
+            )
         return MissingError(f"{self.address} {failure.message}", hint=hint)
 
 
@@ -201,7 +211,11 @@ async def meet(connection: Connection, model: str | None) -> Server:
     if reading is not None and reading.is_vllm:
         server = replace(server, is_vllm=True, metrics=reading)
     with contextlib.suppress(RequestFailed):
-        version = _part(await connection.ask("/version"), "version") if server.is_vllm else None
+        version = (
+            _part(await connection.ask("/version"), "version")
+            if server.is_vllm
+            else None
+        )
         if isinstance(version, str):
             server = replace(server, version=connection.safe(version))
     return server
@@ -222,20 +236,31 @@ async def _models(connection: Connection, model: str | None) -> list[Server]:
     servers = []
     for entry in listed:
         if isinstance(entry, dict) and entry.get("id"):
-            longest, is_vllm = entry.get("max_model_len"), entry.get("owned_by") == "vllm"
+            longest, is_vllm = (
+                entry.get("max_model_len"),
+                entry.get("owned_by") == "vllm",
+            )
             is_length = type(longest) is int and 0 < longest <= metrics.MOST
             length = longest if is_length else None
-            servers.append(Server(model=str(entry["id"]), is_vllm=is_vllm, max_model_len=length))
+            servers.append(
+                Server(model=str(entry["id"]), is_vllm=is_vllm, max_model_len=length)
+            )
     return servers
 
 
-def _choose(models: Sequence[Server], name: str | None, connection: Connection) -> Server:
+def _choose(
+    models: Sequence[Server], name: str | None, connection: Connection
+) -> Server:
     address, names = connection.address, [server.model for server in models]
     hint = f"name one with --model: {connection.safe(', '.join(names))}"
     if not models and name is None:
-        raise MissingError(f"{address} serves no model", hint="is it still loading one?")
+        raise MissingError(
+            f"{address} serves no model", hint="is it still loading one?"
+        )
     if name is None and len(models) > 1:
         raise UsageError(f"{address} serves several models", hint=hint)
     if name is not None and models and name not in names:
         raise UsageError(f"{address} does not serve {name}", hint=hint)
-    return next((s for s in models if name in (None, s.model)), Server(model=name or ""))
+    return next(
+        (s for s in models if name in (None, s.model)), Server(model=name or "")
+    )

@@ -30,9 +30,13 @@ class Received:
     cached: int | None = None
     ended: bool = False
     _has_choice: bool = False
-    _counts_along: bool | None = None  # vLLM can say at every event how many it is by now
+    _counts_along: bool | None = (
+        None  # vLLM can say at every event how many it is by now
+    )
 
-    async def follow(self, parts: AsyncIterator[bytes], clock: Callable[[], float]) -> None:
+    async def follow(
+        self, parts: AsyncIterator[bytes], clock: Callable[[], float]
+    ) -> None:
         """All events of a stream, each at the time it is read; an event is a line."""
         rest = b""
         async for part in parts:
@@ -61,7 +65,9 @@ class Received:
             self._add(now, (self.output_tokens or 0) - before)
         elif any(choice.get("text") for choice in choices):
             self._add(now, 1)
-        self.ended = self.ended or any(choice.get("finish_reason") for choice in choices)
+        self.ended = self.ended or any(
+            choice.get("finish_reason") for choice in choices
+        )
 
     def take_whole(self, body: bytes, now: float) -> None:
         """An answer that was not streamed."""
@@ -91,7 +97,9 @@ class Received:
         self.output_tokens = _tokens(usage.get("completion_tokens"), self.output_tokens)
         self.cached = _tokens(cached, self.cached)
         choices = content.get("choices") or []
-        if not isinstance(choices, list) or not all(isinstance(one, dict) for one in choices):
+        if not isinstance(choices, list) or not all(
+            isinstance(one, dict) for one in choices
+        ):
             raise RequestFailed("sent choices that are not a list of objects")
         self._has_choice = self._has_choice or bool(choices)
         return choices

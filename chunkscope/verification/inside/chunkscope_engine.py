@@ -36,7 +36,9 @@ def main() -> None:
     tell("phase", phase="loading")
     try:
         asyncio.run(Measurement(task, tell).go())
-    except BaseException as error:  # whatever it is, it must be told before the process ends
+    except (
+        BaseException
+    ) as error:  # whatever it is, it must be told before the process ends
         tell("failed", kind=type(error).__name__, message=str(error)[:2_000])
         raise
     tell("done")
@@ -77,18 +79,29 @@ class Measurement:
     async def _measure(self, config: Any, started: float) -> None:
         begun = await self._ask("chunkscope_begin")
         start_s = time.perf_counter() - started
-        self._tell("ready", start_s=start_s, engine=facts(config) | self._entry, workers=begun)
-        sender = Sender(self._engine, self._task, vocab=config.model_config.get_vocab_size())
+        self._tell(
+            "ready", start_s=start_s, engine=facts(config) | self._entry, workers=begun
+        )
+        sender = Sender(
+            self._engine, self._task, vocab=config.model_config.get_vocab_size()
+        )
         self._tell("phase", phase="warming up")
         await sender.warm_up(self._task["warm_up"])
         emptied = await self._forget()
         requests, most = self._task["requests"], self._task["concurrency"]
         for repeat in range(self._task["repeats"]):
             self._tell("phase", phase="measuring", repeat=repeat)
-            answers = await sender.send(requests, str(repeat), self._counting(len(requests)), most)
+            answers = await sender.send(
+                requests, str(repeat), self._counting(len(requests)), most
+            )
             steps = await self._steps()
             memory = await self._ask("chunkscope_memory")
-            results = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
+            results = {
+                "answers": answers,
+                "steps": steps,
+                "memory": memory,
+                "held": sender.held,
+            }
             self._tell("repeat", repeat=repeat, emptied=emptied, **results)
             emptied = await self._forget()
         await self._check_outputs(sender, config.model_config.max_model_len)
@@ -101,7 +114,9 @@ class Measurement:
         for again in (False, True) if of else ():
             self._tell("phase", phase="checking outputs")
             tell = self._counting(of)
-            answers = await sender.outputs(tell, max_model_len=max_model_len, again=again)
+            answers = await sender.outputs(
+                tell, max_model_len=max_model_len, again=again
+            )
             self._tell("outputs", answers=answers)
             await self._forget()
 

@@ -23,9 +23,13 @@ TRACKER = b"multiprocessing.resource_tracker"  # in its command line
 def main() -> None:
     log, *command = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # chunkscope decides what Ctrl-C means
-    events, task = (int(os.environ[f"CHUNKSCOPE_{name}_FD"]) for name in ("EVENTS", "TASK"))
+    events, task = (
+        int(os.environ[f"CHUNKSCOPE_{name}_FD"]) for name in ("EVENTS", "TASK")
+    )
     with open(log, "ab", buffering=0) as out:
-        engine = subprocess.Popen(command, stdin=task, stdout=out, stderr=out, pass_fds=[events])
+        engine = subprocess.Popen(
+            command, stdin=task, stdout=out, stderr=out, pass_fds=[events]
+        )
     os.close(events)
     code = watch(engine)
     leave_nothing(engine)

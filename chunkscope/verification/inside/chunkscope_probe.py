@@ -41,7 +41,9 @@ class Probe:
         return json.dumps(self._chunkscope[1].take())
 
     def chunkscope_memory(self) -> str:
-        return json.dumps({"rank": getattr(self, "rank", 0), **peaks(self._chunkscope[0])})
+        return json.dumps(
+            {"rank": getattr(self, "rank", 0), **peaks(self._chunkscope[0])}
+        )
 
 
 def machine() -> "dict[str, Any]":
@@ -62,7 +64,11 @@ def profiled(worker: Any) -> "dict[str, Any]":
     }
     sizes = {ours: getattr(worker, theirs, None) for ours, theirs in names.items()}
     sizes["weights_bytes"] = getattr(worker.model_runner, "model_memory_usage", None)
-    return {name: int(size) for name, size in sizes.items() if isinstance(size, (int, float))}
+    return {
+        name: int(size)
+        for name, size in sizes.items()
+        if isinstance(size, (int, float))
+    }
 
 
 class PeakMemory:
@@ -83,12 +89,20 @@ class PeakMemory:
         self._before = _resident("VmRSS:")
 
     def peak_bytes(self) -> "int | None":
-        return int(torch.cuda.max_memory_allocated()) if self.on_gpu else _resident("VmHWM:")
+        return (
+            int(torch.cuda.max_memory_allocated())
+            if self.on_gpu
+            else _resident("VmHWM:")
+        )
 
     def beyond_bytes(self) -> "int | None":
         """The peak, without what was there before: weights, and vLLM's KV cache."""
         peak = self.peak_bytes()
-        return None if peak is None or self._before is None else max(0, peak - self._before)
+        return (
+            None
+            if peak is None or self._before is None
+            else max(0, peak - self._before)
+        )
 
 
 def peaks(memory: PeakMemory) -> "dict[str, Any]":
@@ -96,7 +110,10 @@ def peaks(memory: PeakMemory) -> "dict[str, Any]":
         return {"activation_peak_bytes": None, "device_peak_bytes": memory.peak_bytes()}
     free, total = torch.cuda.mem_get_info()
     # Torch keeps what it once took, so what is used now is the most that was.
-    return {"activation_peak_bytes": memory.beyond_bytes(), "device_peak_bytes": total - free}
+    return {
+        "activation_peak_bytes": memory.beyond_bytes(),
+        "device_peak_bytes": total - free,
+    }
 
 
 def _resident(name: str) -> "int | None":
@@ -149,15 +166,21 @@ class _Recorder:
         tokens = step.num_scheduled_tokens
         plain = step.total_num_scheduled_tokens == len(tokens) == len(cached.req_ids)
         if plain and not self._prefilling:  # every request decodes one token
-            self._rows.append((0, 0, 0, len(tokens), sum(cached.num_computed_tokens) + len(tokens)))
+            self._rows.append(
+                (0, 0, 0, len(tokens), sum(cached.num_computed_tokens) + len(tokens))
+            )
             return
         for new in step.scheduled_new_reqs:
             self._prompt_tokens.setdefault(new.req_id, len(new.prompt_token_ids or ()))
         computed = dict(zip(cached.req_ids, cached.num_computed_tokens))
-        computed.update((new.req_id, new.num_computed_tokens) for new in step.scheduled_new_reqs)
+        computed.update(
+            (new.req_id, new.num_computed_tokens) for new in step.scheduled_new_reqs
+        )
         self._rows.append(self._row(tokens, computed))
 
-    def _row(self, tokens: "dict[str, int]", computed: "dict[str, int]") -> "tuple[int, ...]":
+    def _row(
+        self, tokens: "dict[str, int]", computed: "dict[str, int]"
+    ) -> "tuple[int, ...]":
         prefill = pairs = prefilling = decoding = context = 0
         for request, count in tokens.items():
             before, prompt = computed[request], self._prompt_tokens.get(request, 0)
@@ -165,7 +188,9 @@ class _Recorder:
                 self._chunks[request] = self._chunks.get(request, 0) + 1
                 done = before + count >= prompt
                 (self._prefilling.discard if done else self._prefilling.add)(request)
-            if before < prompt or count > 1:  # also what a preempted request computes again
+            if (
+                before < prompt or count > 1
+            ):  # also what a preempted request computes again
                 prefill += count
                 prefilling += 1
                 pairs += count * before + count * (count + 1) // 2
@@ -176,7 +201,10 @@ class _Recorder:
 
     def take(self) -> "dict[str, Any]":
         taken = {
-            **{name: [row[i] for row in self._rows] for i, name in enumerate(self.columns)},
+            **{
+                name: [row[i] for row in self._rows]
+                for i, name in enumerate(self.columns)
+            },
             "duration_s": self._durations(),
             "chunks": self._chunks,
             "preemptions": self._preempted,

@@ -14,9 +14,13 @@ class SharingIds:
     random ones alone would now and then go on alike. The same seed makes the same prompts.
     """
 
-    def __init__(self, stretches: "list[Any]", ends: "list[int]", ids: "tuple[int, int]") -> None:
+    def __init__(
+        self, stretches: "list[Any]", ends: "list[int]", ids: "tuple[int, int]"
+    ) -> None:
         self._stretches, self._ends, self._ids = stretches, ends, ids
-        turns: defaultdict[int, count[int]] = defaultdict(count)  # by stretch, the ways it goes on
+        turns: defaultdict[int, count[int]] = defaultdict(
+            count
+        )  # by stretch, the ways it goes on
         self._turn_of_stretch = [next(turns[parent]) for parent, _ in stretches]
         self._turn_of_prompt = [next(turns[end]) for end in ends]
         self._made: dict[tuple[str, int], list[int]] = {}  # by seed and stretch
@@ -28,7 +32,9 @@ class SharingIds:
             stretch = self._stretches[stretch][0]
         ids = [number for part in reversed(parts) for number in part][:length]
         rest = random_ids(f"{seed}/{index}", length - len(ids), self._ids)
-        return ids + self._begun(rest, seed, self._ends[index], self._turn_of_prompt[index])
+        return ids + self._begun(
+            rest, seed, self._ends[index], self._turn_of_prompt[index]
+        )
 
     def _stretch(self, seed: str, stretch: int) -> "list[int]":
         if (seed, stretch) not in self._made:

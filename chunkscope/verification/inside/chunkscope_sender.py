@@ -68,7 +68,9 @@ class Sender:
         answers = await self._send(sent[turned], "o", tell, most)
         return [answer["tokens"] for answer in answers][turned]
 
-    def _prompt(self, name: str, place: "int | None", length: int, number: int = 0) -> Any:
+    def _prompt(
+        self, name: str, place: "int | None", length: int, number: int = 0
+    ) -> Any:
         """Given ids, or random ones that share as the data does."""
         seed, given = f"{self._task['seed']}/{name}", self._task.get("prompts")
         if place is None:
@@ -102,10 +104,15 @@ class Sender:
             tell()
             return answer
 
-        tasks = [asyncio.create_task(one(n, *request)) for n, request in enumerate(requests)]
+        tasks = [
+            asyncio.create_task(one(n, *request)) for n, request in enumerate(requests)
+        ]
         start = await self._let_go(tasks) if self.held else begin
         answers = await asyncio.gather(*tasks)
-        tokens, took = sum(len(r[0]) + r[1] for r in requests), time.perf_counter() - start
+        tokens, took = (
+            sum(len(r[0]) + r[1] for r in requests),
+            time.perf_counter() - start,
+        )
         self.tokens_per_s = max(self.tokens_per_s, tokens / took)
         for answer in answers:
             answer["sent"] = 0.0 if self.held else answer["sent"] - start
@@ -128,17 +135,29 @@ class Sender:
             prompt_logprobs=1 if is_scored else None,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        async for answer in self._engine.generate({"prompt_token_ids": ids}, params, request_id):
+        async for answer in self._engine.generate(
+            {"prompt_token_ids": ids}, params, request_id
+        ):
             tokens += answer.outputs[0].token_ids
             cached = getattr(answer, "num_cached_tokens", None)
         times, counts = self._tokens.take(request_id)
-        return {"sent": sent, "times": times, "counts": counts, "cached": cached, "tokens": tokens}
+        return {
+            "sent": sent,
+            "times": times,
+            "counts": counts,
+            "cached": cached,
+            "tokens": tokens,
+        }
 
     async def _hold(self) -> bool:
         """Let the engine take requests and begin none; False in versions that cannot."""
         pause = getattr(self._engine, "pause_generation", None)
         in_engine = hasattr(self._engine.engine_core, "pause_scheduler_async")
-        if pause is None or not in_engine or "mode" not in inspect.signature(pause).parameters:
+        if (
+            pause is None
+            or not in_engine
+            or "mode" not in inspect.signature(pause).parameters
+        ):
             return False
         await pause(mode="keep", clear_cache=False)
         return True

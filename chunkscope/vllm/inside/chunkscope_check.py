@@ -48,4 +48,7 @@ def refusal(words: "list[str]") -> "str | None":
 
 
 if __name__ == "__main__":
-    print("chunkscope-check:" + json.dumps([vllm.__version__, refusal(sys.argv[1:])]), flush=True)
+    print(
+        "chunkscope-check:" + json.dumps([vllm.__version__, refusal(sys.argv[1:])]),
+        flush=True,
+    )

@@ -11,7 +11,10 @@ OF_THE_SCHEDULER = (
 def facts(config: Any) -> "dict[str, Any]":
     cache, model = config.cache_config, config.model_config
     return {
-        **{name: getattr(config.scheduler_config, name, None) for name in OF_THE_SCHEDULER},
+        **{
+            name: getattr(config.scheduler_config, name, None)
+            for name in OF_THE_SCHEDULER
+        },
         "enable_prefix_caching": cache.enable_prefix_caching,
         "gpu_memory_utilization": cache.gpu_memory_utilization,
         "block_size": cache.block_size,

@@ -43,7 +43,9 @@ class EngineFacts:
 # Those with readers of their own; the first comes every ten seconds.
 PERIODIC = "Avg prompt throughput: "
 STEP = "context requests, "
-STARTED = "Initializing a V1 LLM engine (v"  # one that dies dumps its configuration, too
+STARTED = (
+    "Initializing a V1 LLM engine (v"  # one that dies dumps its configuration, too
+)
 ARGUMENTS = "non-default args: "
 BANNER = "█  version "
 REFUSED_PROMPT, REFUSED_REQUEST = "decoder prompt (length", "maximum context length is "
@@ -94,14 +96,21 @@ SIGNS = (  # in a line, and the message that it is a sign of
     *((sign.encode(), sign) for sign in MESSAGES),
     *((sign.encode(), FAILURE) for _, sign in failures.SIGNS),
     *((sign.encode(), FAILURE) for sign in (*failures.LOGPROB_FRAMES, failures.ENTRY)),
-    *((sign.encode(), ERROR) for sign in ("Error: ", failures.STOPPING, *failures.KILLS)),
+    *(
+        (sign.encode(), ERROR)
+        for sign in ("Error: ", failures.STOPPING, *failures.KILLS)
+    ),
 )
 
 
 def parse(sign: str, text: str) -> dict[str, str]:
     """What the message says, by fact; empty when it is not the whole message."""
     match = _COMPILED[sign].search(text)
-    words = {name: value for name, value in match.groupdict().items() if value} if match else {}
+    words = (
+        {name: value for name, value in match.groupdict().items() if value}
+        if match
+        else {}
+    )
     # Of the line that begins an engine the first of each name counts, since configurations nest.
     config = reversed(_PAIR.findall(words.get("config", "")))
     return {_RENAMED.get(name, name): value for name, value in config} | words
@@ -115,7 +124,9 @@ _RENAMED = {
 }
 _GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
 _NESTED = re.compile(r"[\[({][^\[\](){}]*[\])}]")
-_NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
+_NAME = re.compile(
+    r"[\w./:@+ -]{1,200}"
+)  # of a model or a type: no prompt and no key looks so
 # Of contexts the first is told by another name: a draft model has its own.
 _OTHERS = {"max_model_len", "version", "settings"}
 _CONFIG = {*get_type_hints(EngineFacts), *NAMES, *_RENAMED} - _OTHERS
@@ -130,13 +141,17 @@ def values_of(record: type, words: Mapping[str, str]) -> dict[str, Any]:
     {'kv_cache_tokens': 919824, 'enforce_eager': False}
     """
     kinds = _kinds(record)
-    values = {name: _value(text, kinds[name]) for name, text in words.items() if name in kinds}
+    values = {
+        name: _value(text, kinds[name]) for name, text in words.items() if name in kinds
+    }
     return {name: value for name, value in values.items() if value is not None}
 
 
 @cache
 def _kinds(record: type) -> dict[str, type]:
-    return {n: (get_args(hint) or (hint,))[0] for n, hint in get_type_hints(record).items()}
+    return {
+        n: (get_args(hint) or (hint,))[0] for n, hint in get_type_hints(record).items()
+    }
 
 
 def _value(text: str, kind: type) -> Any:
@@ -166,4 +181,8 @@ def arguments_in(text: str) -> dict[str, Any]:
         outer = _NESTED.sub("", outer)
     pairs = _GIVEN.findall(re.split(r"[\[({]", outer)[0])
     given = {name: ast.literal_eval(value) for name, value in pairs if name in flags}
-    return {n: v for n, v in given.items() if not isinstance(v, str) or v in flags[n].choices}
+    return {
+        n: v
+        for n, v in given.items()
+        if not isinstance(v, str) or v in flags[n].choices
+    }

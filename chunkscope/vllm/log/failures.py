@@ -20,7 +20,9 @@ STARTING = {
     "autotuning kernels": r"autotun",
     "capturing CUDA graphs": r"capturing (cuda graph|model)",
 }
-NOT_DOING = r"skipping|disabl|finished|completed\b(?! \|)|took |takes |with config: |activated"
+NOT_DOING = (
+    r"skipping|disabl|finished|completed\b(?! \|)|took |takes |with config: |activated"
+)
 
 
 def doing_in(log: str) -> str | None:
@@ -71,24 +73,46 @@ class Failure(StrEnum):
 
 
 # What the parent process or a shell says when a child of its died: true, and no cause.
-CONSEQUENCES = ("Engine core initialization failed", "EngineCore encountered a", "(core dumped)")
+CONSEQUENCES = (
+    "Engine core initialization failed",
+    "EngineCore encountered a",
+    "(core dumped)",
+)
 # Of a line with several, the first counts. Frames of the two model runners tell what ran out.
 SIGNS = (
     (Failure.OOM_SAMPLER, "when warming up sampler"),
     (Failure.NO_FREE_MEMORY, "less than desired "),
     (Failure.NO_CACHE_BLOCKS, "No available memory for the cache blocks"),
     (Failure.CONTEXT_TOO_LONG, "To serve at least one request with the model"),
-    (Failure.OOM_START, "ut of memory"),  # or while loading or serving, or in prompt_logprobs
-    *((Failure.OOM_HOST, s) for s in ("CPUAllocator: ", "bad_alloc", "Cannot allocate memory")),
+    (
+        Failure.OOM_START,
+        "ut of memory",
+    ),  # or while loading or serving, or in prompt_logprobs
+    *(
+        (Failure.OOM_HOST, s)
+        for s in ("CPUAllocator: ", "bad_alloc", "Cannot allocate memory")
+    ),
     (Failure.REFUSED, "Value error, "),
     *((Failure.REFUSED, f"{name}: error: ") for name in (".py", "vllm", "vllm serve")),
     *((Failure.DIED, sign) for sign in ("EngineCore failed to start", *CONSEQUENCES)),
 )
-LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
+LOGPROB_FRAMES = (
+    "_get_prompt_logprobs_dict",
+    "compute_logprobs",
+    "compute_prompt_logprobs",
+)
 ENTRY = 'bin/vllm", line'  # of a traceback: an error behind it is vLLM's, whatever it said before
 STOPPING = "[shutdown] "
 # By the system: as a shell, dmesg, Docker, SLURM, systemd say it, and how vLLM misses a process.
-KILLS = ("Killed", "oom_kill", "oom-kill", "died unexpectedly", "code 137", "CANCELLED", "=9/KILL")
+KILLS = (
+    "Killed",
+    "oom_kill",
+    "oom-kill",
+    "died unexpectedly",
+    "code 137",
+    "CANCELLED",
+    "=9/KILL",
+)
 _KILLED = re.compile(
     r"Killed($|  | pr)|oom.kill|core .*unexpectedly|(code|'):? (-9|137)\b|CANCELLED.* DUE TO |=9/K"
 )
@@ -96,11 +120,25 @@ _KILLED = re.compile(
 # from: of several kinds the lowest counts, then the first.
 _RANKS = {Failure.OOM_SAMPLER: 0, Failure.KILLED: 2, Failure.DIED: 2}
 # Raised by vLLM when arguments or the model do not go together.
-REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
-PROMPTLESS = ("CUDA error: ", "NCCL error", "RPC call to ")  # of the driver or of vLLM itself
-shortened = partial(textwrap.shorten, width=240)  # a sentence or two: torch's goes on with advice
+REFUSALS = (
+    "ValueError",
+    "ValidationError",
+    "AssertionError",
+    "NotImplementedError",
+    "TypeError",
+)
+PROMPTLESS = (
+    "CUDA error: ",
+    "NCCL error",
+    "RPC call to ",
+)  # of the driver or of vLLM itself
+shortened = partial(
+    textwrap.shorten, width=240
+)  # a sentence or two: torch's goes on with advice
 _DEPTH = 60  # lines of a traceback before the line that names the error
-_ERROR = re.compile(r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$", re.M)
+_ERROR = re.compile(
+    r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$", re.M
+)
 _REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|\. [^.]*:$|$)", re.M)
 _SIZE = r"(\d+(?:\.\d+)?) ([GM])iB"
 _FIGURES = {
@@ -134,7 +172,9 @@ class FailureReader:
     def __init__(self) -> None:
         self.failure: LoggedFailure | None = None
         self._frame_line = -_DEPTH
-        self.error: LoggedFailure | None = None  # the last; of those after a failure the first
+        self.error: LoggedFailure | None = (
+            None  # the last; of those after a failure the first
+        )
         self._stopping = False
 
     def add(self, text: str, line: int, *, loading: bool, serving: bool) -> None:
@@ -148,7 +188,9 @@ class FailureReader:
             kind = Failure.OOM_RUNNING if serving else Failure.OOM_LOADING
         # An engine that is ended, and not for an error, is missed by its server for a moment; and
         # while it serves, the values that are refused are those of a request.
-        passing = (kind is Failure.DIED and self._stopping) or (kind is Failure.REFUSED and serving)
+        passing = (kind is Failure.DIED and self._stopping) or (
+            kind is Failure.REFUSED and serving
+        )
         rank = _RANKS.get(self.failure.kind, 1) if self.failure else 3
         if kind and not passing and _RANKS.get(kind, 1) < rank:
             self.failure = self._failure(kind, text, line)
@@ -158,14 +200,18 @@ class FailureReader:
         if error and first and not any(word in text for word in CONSEQUENCES):
             hidden = serving and not (error[2] or "").startswith(PROMPTLESS)
             words = None if hidden else shortened(error[0].lstrip("."))
-            self.error = LoggedFailure(kind=Failure.DIED, line=line, error=error[1], reason=words)
+            self.error = LoggedFailure(
+                kind=Failure.DIED, line=line, error=error[1], reason=words
+            )
 
     def _failure(self, kind: Failure, text: str, line: int) -> LoggedFailure:
         figures = dict(self.failure.figures) if self.failure else {}
         for name, pattern in _FIGURES.items():
             if match := re.search(pattern, text):
                 figures[name] = float(match[1]) / (1024 if "M" in match.groups() else 1)
-        reason = _REASON.search(text) if kind in (Failure.REFUSED, Failure.KILLED) else None
+        reason = (
+            _REASON.search(text) if kind in (Failure.REFUSED, Failure.KILLED) else None
+        )
         words = shortened(reason[1]) if reason else None
         return LoggedFailure(kind=kind, line=line, figures=figures, reason=words)
 
@@ -190,4 +236,7 @@ def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
     last = peeled(lines[failure.line].encode(), 0).text.removeprefix(STOPPING)
     text = f"{error[1]}: {error[2]}" if error and error[2] else last
     refused = failure.error in REFUSALS and not started
-    return Status.REFUSED if refused else failure.kind.status, failure.reason or shortened(text)
+    return (
+        Status.REFUSED if refused else failure.kind.status,
+        failure.reason or shortened(text),
+    )

@@ -13,14 +13,22 @@ from typing import NamedTuple
 
 import orjson
 
-CUT = 1 << 20  # a line longer than that is no line of a log; what is behind is not looked at
-_NOISE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?<![\w.-])\d[\d,]{15,}\b")  # colours, no sane number
+CUT = (
+    1 << 20
+)  # a line longer than that is no line of a log; what is behind is not looked at
+_NOISE = re.compile(
+    r"\x1b\[[0-9;]*[A-Za-z]|(?<![\w.-])\d[\d,]{15,}\b"
+)  # colours, no sane number
 _STAMP = re.compile(
     r"[A-Z]{4,8} (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? \[[\w./\\-]+:\d+\] ?"
 )
-_PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=(\d+))?\) ")  # also in front of a traceback
+_PROCESS = re.compile(
+    r"\(([A-Za-z]\w*)(?: pid=(\d+))?\) "
+)  # also in front of a traceback
 # What `docker compose logs` and `kubectl logs --prefix` put before the lines of each server.
-_SERVER = re.compile(r"\[pod/([\w./-]{1,120})\] |((?!INFO|WARN|ERR|DEBUG)[\w.-]{1,80}) +\| ")
+_SERVER = re.compile(
+    r"\[pod/([\w./-]{1,120})\] |((?!INFO|WARN|ERR|DEBUG)[\w.-]{1,80}) +\| "
+)
 _ISO = re.compile(r"\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _YEAR_S = 366 * 86_400.0
 
@@ -44,10 +52,15 @@ def peeled(raw: bytes, number: int) -> LogLine:
     ('EngineCore', 'vllm-1', 'Hello')
     """
     text = raw[:CUT].decode("utf-8", "replace").rstrip("\r")
-    if "{" in text[:200]:  # a record: its message, its time and the traceback of an error
+    if (
+        "{" in text[:200]
+    ):  # a record: its message, its time and the traceback of an error
         with suppress(ValueError, AttributeError):
             record = orjson.loads(text[text.index("{") :])
-            text = "\n".join(value for value in record.values() if isinstance(value, str)) or text
+            text = (
+                "\n".join(value for value in record.values() if isinstance(value, str))
+                or text
+            )
     text = _NOISE.sub("", text)
     prefix = _SERVER.match(text)
     server = (prefix[1] or prefix[2]) if prefix else ""

@@ -17,7 +17,9 @@ from chunkscope.vllm.log.lines import CUT, LogLine, peeled, seconds_between
 from chunkscope.vllm.settings import Settings
 
 # Lines of clients are many, and what they hold is not looked at.
-_OF_A_REQUEST = re.compile(rb"(?:Received|Added) request |Generated response | details: prompt: ")
+_OF_A_REQUEST = re.compile(
+    rb"(?:Received|Added) request |Generated response | details: prompt: "
+)
 _ACCESS, _BAD_REQUEST = b"HTTP/1.", b"400 Bad Request"
 _SIGN = re.compile(b"|".join(re.escape(sign) for sign, _ in facts.SIGNS))
 _BEGINS = (facts.STARTED, facts.ARGUMENTS, facts.BANNER)
@@ -39,7 +41,9 @@ class LogWindow:
     waiting: int
     kv_use: float  # a share
     hit_rate: float | None = None
-    deferred: int = 0  # of those waiting: for KV from elsewhere or a grammar, not for room
+    deferred: int = (
+        0  # of those waiting: for KV from elsewhere or a grammar, not for room
+    )
     line: int = 0
     engine: str = ""  # "000", where it says
     engines: int = 1  # that are added up in it
@@ -55,8 +59,10 @@ class LogWindow:
         return replace(
             later,
             seconds=seconds,
-            prompt_tokens_per_s=mine * self.prompt_tokens_per_s + its * later.prompt_tokens_per_s,
-            output_tokens_per_s=mine * self.output_tokens_per_s + its * later.output_tokens_per_s,
+            prompt_tokens_per_s=mine * self.prompt_tokens_per_s
+            + its * later.prompt_tokens_per_s,
+            output_tokens_per_s=mine * self.output_tokens_per_s
+            + its * later.output_tokens_per_s,
             running=max(self.running, later.running),
             waiting=max(self.waiting, later.waiting),
             kv_use=max(self.kv_use, later.kv_use),
@@ -84,7 +90,11 @@ class Timeline:
 
     def add(self, words: Mapping[str, str], at: float | None, line: int) -> None:
         seconds, values = self._length(at), facts.values_of(LogWindow, words)
-        shares = {name: values[name] / 100 for name in ("kv_use", "hit_rate") if name in values}
+        shares = {
+            name: values[name] / 100
+            for name in ("kv_use", "hit_rate")
+            if name in values
+        }
         before = self.windows[-1].end_s if self.windows else 0.0
         end_s = before + seconds if at is None else at
         window = LogWindow(**values | shares, end_s=end_s, seconds=seconds, line=line)
@@ -102,7 +112,9 @@ class Timeline:
         if 0 < passed <= _LONGEST_S:
             first, usual = self._interval is None, INTERVAL_S if last.idle else passed
             self._interval = interval = min(self._interval or usual, passed)
-            if first and interval < last.seconds:  # nobody knew how long the first line's was
+            if (
+                first and interval < last.seconds
+            ):  # nobody knew how long the first line's was
                 self.windows[-1] = replace(last, seconds=interval)
             if not (last.idle and passed > 1.5 * interval + 1):
                 return passed
@@ -121,7 +133,11 @@ class StepTally:
     longest_line: int = 0
 
     def add(self, words: Mapping[str, str], line: int) -> None:
-        prefills, decodes, ms = int(words["prefills"]), int(words["decodes"]), float(words["ms"])
+        prefills, decodes, ms = (
+            int(words["prefills"]),
+            int(words["decodes"]),
+            float(words["ms"]),
+        )
         if decodes and prefills:
             self.mixed += 1
             self.mixed_ms += ms
@@ -186,11 +202,15 @@ class EngineStart:
     @property
     def prompt_tokens(self) -> float:
         """As the rates of the windows add up."""
-        return sum(window.prompt_tokens_per_s * window.seconds for window in self.windows)
+        return sum(
+            window.prompt_tokens_per_s * window.seconds for window in self.windows
+        )
 
     @property
     def output_tokens(self) -> float:
-        return sum(window.output_tokens_per_s * window.seconds for window in self.windows)
+        return sum(
+            window.output_tokens_per_s * window.seconds for window in self.windows
+        )
 
     @property
     def busy_s(self) -> float:
@@ -207,7 +227,9 @@ class _Engine(EngineStart):
 
     timelines: dict[str, Timeline] = field(default_factory=dict)
     server: str = ""
-    pids: dict[str, str] = field(default_factory=dict)  # with the names of their processes
+    pids: dict[str, str] = field(
+        default_factory=dict
+    )  # with the names of their processes
     started: set[str] = field(default_factory=set)  # processes that began an engine
     failures: FailureReader = field(default_factory=FailureReader)
 
@@ -217,11 +239,22 @@ class _Engine(EngineStart):
 
     def learn(self, words: dict[str, str], line: int) -> None:
         """The first to say it counts, of several workers; but the KV cache is that of the least."""
-        values, told = facts.values_of(EngineFacts, words), facts.values_of(Settings, words)
-        context = values.get("fitted_to") or told.get("max_model_len")  # of these the last counts
-        before = replace(self.facts.settings, **{"max_model_len": None} if context else {})
-        self.facts.settings = before.over(Settings.of(told | {"max_model_len": context}))
-        self.line_of |= dict.fromkeys(self.facts.settings.changed_from(before).given(), line)
+        values, told = (
+            facts.values_of(EngineFacts, words),
+            facts.values_of(Settings, words),
+        )
+        context = values.get("fitted_to") or told.get(
+            "max_model_len"
+        )  # of these the last counts
+        before = replace(
+            self.facts.settings, **{"max_model_len": None} if context else {}
+        )
+        self.facts.settings = before.over(
+            Settings.of(told | {"max_model_len": context})
+        )
+        self.line_of |= dict.fromkeys(
+            self.facts.settings.changed_from(before).given(), line
+        )
         for name, value in values.items():
             known = getattr(self.facts, name)
             if name in ("kv_cache_tokens", "kv_cache_gib", "kv_concurrency"):
@@ -236,11 +269,17 @@ class _Engine(EngineStart):
         self.failures.add(line.text, line.number, loading=loading, serving=self.ready)
 
     def settle(self) -> EngineStart:
-        windows = [window for timeline in self.timelines.values() for window in timeline.windows]
+        windows = [
+            window
+            for timeline in self.timelines.values()
+            for window in timeline.windows
+        ]
         self.windows = tuple(sorted(windows, key=lambda window: window.end_s))
         counts = (len(self.timelines), len(self.started), *(w.engines for w in windows))
         self.engines = max(1, *counts)
-        self.failure = self.failures.ended(ready=bool(self.timelines), last_line=self.last_line)
+        self.failure = self.failures.ended(
+            ready=bool(self.timelines), last_line=self.last_line
+        )
         return self
 
 
@@ -272,7 +311,9 @@ class LogReader:
                 engine = self._engine("", line)
                 engine.last_line = self.lines
                 if _BAD_REQUEST in raw:
-                    engine.refused = engine.refused or RefusedPrompts(first_line=self.lines)
+                    engine.refused = engine.refused or RefusedPrompts(
+                        first_line=self.lines
+                    )
                     engine.refused.unexplained += 1
             elif _SIGN.search(raw) and not _OF_A_REQUEST.search(raw):
                 name = next(name for sign, name in facts.SIGNS if sign in raw)
@@ -283,7 +324,9 @@ class LogReader:
 
     def _take(self, name: str, line: LogLine) -> None:
         if name == facts.ERROR:
-            if self._engines or STOPPING in line.text:  # what is left of a log may be an end
+            if (
+                self._engines or STOPPING in line.text
+            ):  # what is left of a log may be an end
                 self._engine(name, line).fail(line)
             return
         self._first = line.at if self._first is None else self._first
@@ -319,7 +362,9 @@ class LogReader:
         newest = self._engines[::-1]
         found = [e for e in newest if line.server in ("", e.server)]
         if line.pid:
-            found = _of_process(found, line, model) or ([] if name in _BEGINS else found)
+            found = _of_process(found, line, model) or (
+                [] if name in _BEGINS else found
+            )
         if found and name in _BEGINS:
             now = found[0]
             over = bool(now.timelines) or now.failures.failure is not None
@@ -340,9 +385,13 @@ class LogReader:
 def _of_process(found: list[_Engine], line: LogLine, model: str) -> list[_Engine]:
     """What a process says first is of the first engine that has none such yet and was not given up,
     rather of one of its model and of one that said something since the newest began."""
-    if known := [engine for engine in found if engine.pids.get(line.pid) == line.process]:
+    if known := [
+        engine for engine in found if engine.pids.get(line.pid) == line.process
+    ]:
         return known
     begin = [e for e in found[::-1] if not (e.ready or e.failures.failure)]
     begin = [e for e in begin if line.process not in e.pids.values()]
     begin.sort(key=lambda e: e.last_line < found[0].first_line)
-    return sorted(begin, key=lambda e: bool(model) and (e.facts.model or "") not in model)
+    return sorted(
+        begin, key=lambda e: bool(model) and (e.facts.model or "") not in model
+    )

@@ -30,7 +30,9 @@ def requests(words):
     sys.argv = ["vllm", *words]
     command.main()
     samples = get_samples(parsed[0], Tokenizer())
-    return [(s.prompt, s.prompt_len, s.expected_output_len, s.timestamp) for s in samples]
+    return [
+        (s.prompt, s.prompt_len, s.expected_output_len, s.timestamp) for s in samples
+    ]
 
 
 if __name__ == "__main__":

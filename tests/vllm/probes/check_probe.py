@@ -20,7 +20,9 @@ from vllm.usage.usage_lib import UsageContext
 
 MARK = "check-probe:"
 ENGINE_PARSER = AsyncEngineArgs.add_cli_args(Parser())
-OWN_DEFAULTS = EngineArgs.__dict__.get("get_batch_defaults")  # versions before 0.11.1 have none
+OWN_DEFAULTS = EngineArgs.__dict__.get(
+    "get_batch_defaults"
+)  # versions before 0.11.1 have none
 
 
 def pretend(memory_bytes, title):
@@ -43,7 +45,9 @@ def checked(case):
         if "keywords" in case:
             args, usage = EngineArgs(**case["keywords"]), UsageContext.LLM_CLASS
         else:
-            args = AsyncEngineArgs.from_cli_args(ENGINE_PARSER.parse_args(case["words"]))
+            args = AsyncEngineArgs.from_cli_args(
+                ENGINE_PARSER.parse_args(case["words"])
+            )
             usage = UsageContext.OPENAI_API_SERVER
         return facts(args.create_engine_config(usage))
 

@@ -10,7 +10,9 @@ def serve_parser():
     """With the server's own options, where they are defined."""
     for module in ("launchers", "openai"):
         try:
-            args = __import__(f"vllm.entrypoints.{module}.cli_args", fromlist=["make_arg_parser"])
+            args = __import__(
+                f"vllm.entrypoints.{module}.cli_args", fromlist=["make_arg_parser"]
+            )
             return args.make_arg_parser(Parser())
         except ImportError:
             continue
@@ -19,7 +21,11 @@ def serve_parser():
 
 def described(action):
     inner = [c.cell_contents for c in getattr(action.type, "__closure__", None) or ()]
-    names = [getattr(kind, "__name__", "") for kind in (action.type, *inner) if callable(kind)]
+    names = [
+        getattr(kind, "__name__", "")
+        for kind in (action.type, *inner)
+        if callable(kind)
+    ]
     return {
         "options": action.option_strings,
         "dest": action.dest,
@@ -28,7 +34,8 @@ def described(action):
         "types": names,
         "choices": [str(choice) for choice in action.choices or ()],
         "default": repr(action.default),
-        "server": not set(action.option_strings) & set(ENGINE_PARSER._option_string_actions),
+        "server": not set(action.option_strings)
+        & set(ENGINE_PARSER._option_string_actions),
     }
 
 

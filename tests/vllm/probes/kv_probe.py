@@ -35,7 +35,9 @@ MARK = "kv-probe:"
 for name in ("compile_flash_attn_varlen_func_from_specs", "flash_attn_varlen_func"):
     setattr(fa_utils, name, getattr(fa_utils, name, None) or print)
 fa_utils.is_flash_attn_varlen_func_available = lambda: True
-torch.cpu._is_amx_tile_supported = lambda: False  # else states are of 32 bits: on CPUs alone
+torch.cpu._is_amx_tile_supported = lambda: (
+    False
+)  # else states are of 32 bits: on CPUs alone
 registry._run_in_subprocess = lambda look: look()
 
 
@@ -79,7 +81,9 @@ def layout(question):
         with torch.device("meta"):
             model = initialize_model(vllm_config=config)
         layers = get_layers_from_vllm_config(config, AttentionLayerBase)
-        specs = {name: layer.get_kv_cache_spec(config) for name, layer in layers.items()}
+        specs = {
+            name: layer.get_kv_cache_spec(config) for name, layer in layers.items()
+        }
         groups = kv_cache_utils.get_kv_cache_groups(config, specs)
         made = [
             kv_cache_utils.get_kv_cache_config_from_groups(config, groups, amount)
@@ -87,13 +91,19 @@ def layout(question):
         ]
         return {
             "groups": [
-                [type(g.kv_cache_spec).__name__, len(g.layer_names), g.kv_cache_spec.block_size]
+                [
+                    type(g.kv_cache_spec).__name__,
+                    len(g.layer_names),
+                    g.kv_cache_spec.block_size,
+                ]
                 for g in groups
             ],
             "parameters": sum(weight.numel() for weight in model.parameters()),
             "page": groups[0].kv_cache_spec.page_size_bytes,
             "blocks": [one.num_blocks for one in made],
-            "tokens": [kv_cache_utils.get_kv_cache_capacity(config, one)[0] for one in made],
+            "tokens": [
+                kv_cache_utils.get_kv_cache_capacity(config, one)[0] for one in made
+            ],
         }
 
 

@@ -19,7 +19,9 @@ from vllm.model_executor.layers.linear import QKVParallelLinear
 from vllm.model_executor.models import registry
 
 MARK = "model-probe:"
-registry._run_in_subprocess = lambda look: look()  # one process is enough, and ten times faster
+registry._run_in_subprocess = lambda look: (
+    look()
+)  # one process is enough, and ten times faster
 
 
 def load_heads(model, tp):
@@ -33,7 +35,10 @@ def load_heads(model, tp):
 
 def facts(folder, tp):
     args = EngineArgs(
-        model=folder, load_format="dummy", skip_tokenizer_init=True, tensor_parallel_size=tp
+        model=folder,
+        load_format="dummy",
+        skip_tokenizer_init=True,
+        tensor_parallel_size=tp,
     )
     try:
         config = args.create_engine_config()

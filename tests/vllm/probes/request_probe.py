@@ -6,7 +6,9 @@ import sys
 
 def written(tool):
     try:
-        from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionToolsParam
+        from vllm.entrypoints.openai.chat_completion.protocol import (
+            ChatCompletionToolsParam,
+        )
     except ImportError:  # before 0.15
         from vllm.entrypoints.openai.protocol import ChatCompletionToolsParam
 
@@ -39,7 +41,10 @@ def claude(request):
 
     given = AnthropicMessagesRequest(model="m", max_tokens=1, **request)
     made = AnthropicServingMessages._convert_anthropic_to_openai_request(given)
-    return {"messages": made.messages, "tools": [tool.model_dump() for tool in made.tools]}
+    return {
+        "messages": made.messages,
+        "tools": [tool.model_dump() for tool in made.tools],
+    }
 
 
 def messages(items):

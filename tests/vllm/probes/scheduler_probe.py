@@ -22,7 +22,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import numpy as np
 import torch
 import vllm
-from vllm.config import CacheConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
+from vllm.config import (
+    CacheConfig,
+    ModelConfig,
+    ParallelConfig,
+    SchedulerConfig,
+    VllmConfig,
+)
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core import kv_cache_utils, single_type_kv_cache_manager
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -45,7 +51,9 @@ except ImportError:  # 0.11.0 and before
 MARK = "scheduler-probe:"
 MOST_STEPS = 20_000
 FIRST_SHARED_TOKEN = 3
-FIRST_OWN_TOKEN = 1_000  # request i: its prompt repeats 1000 + 2 i, its output 1001 + 2 i
+FIRST_OWN_TOKEN = (
+    1_000  # request i: its prompt repeats 1000 + 2 i, its output 1001 + 2 i
+)
 SMALL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -70,14 +78,18 @@ class Machine:
 
     def __init__(self, folder):
         (folder / "config.json").write_text(json.dumps(SMALL))
-        self.model = ModelConfig(model=str(folder), dtype="float16", skip_tokenizer_init=True)
+        self.model = ModelConfig(
+            model=str(folder), dtype="float16", skip_tokenizer_init=True
+        )
         kv_cache_utils.init_none_hash(sha256_cbor)
 
     def scheduler(self, engine):
         engine = {name: value for name, value in engine.items() if name not in UNKNOWN}
         blocks, size = engine.pop("num_blocks"), engine.pop("block_size")
         caching = engine.pop("enable_prefix_caching")
-        full, windows, window = engine.pop("kv_groups", (1, 0, 0))  # with a window, and its size
+        full, windows, window = engine.pop(
+            "kv_groups", (1, 0, 0)
+        )  # with a window, and its size
         self.model.max_model_len = engine["max_model_len"]
         cache = CacheConfig(block_size=size, enable_prefix_caching=caching)
         cache.num_gpu_blocks = blocks
@@ -87,8 +99,12 @@ class Machine:
             parallel_config=ParallelConfig(),
             scheduler_config=SchedulerConfig(is_encoder_decoder=False, **engine),
         )
-        config.scheduler_config.async_scheduling = engine["async_scheduling"]  # CPUs switch it off
-        register = getattr(single_type_kv_cache_manager, "register_all_kvcache_specs", None)
+        config.scheduler_config.async_scheduling = engine[
+            "async_scheduling"
+        ]  # CPUs switch it off
+        register = getattr(
+            single_type_kv_cache_manager, "register_all_kvcache_specs", None
+        )
         if register is not None:
             register(config)
         heads = {"num_kv_heads": 1, "head_size": 32, "dtype": torch.float16}
@@ -112,20 +128,30 @@ class Machine:
     def run(self, workload):
         engine = workload["engine"]
         scheduler = self.scheduler(engine)
-        hasher = kv_cache_utils.get_request_block_hasher(engine["block_size"], sha256_cbor)
+        hasher = kv_cache_utils.get_request_block_hasher(
+            engine["block_size"], sha256_cbor
+        )
         coming = deque(enumerate(workload["requests"]))
         steps, flying, turn = [], deque(), 0
         most = workload.get("concurrency") or len(coming)
         while (coming or scheduler.has_unfinished_requests()) and turn < MOST_STEPS:
-            while coming and coming[0][1]["comes_at"] <= turn and len(scheduler.requests) < most:
+            while (
+                coming
+                and coming[0][1]["comes_at"] <= turn
+                and len(scheduler.requests) < most
+            ):
                 place, asked = coming.popleft()
-                scheduler.add_request(_request(place, asked, workload["stretches"], hasher))
+                scheduler.add_request(
+                    _request(place, asked, workload["stretches"], hasher)
+                )
             turn += 1
             before = Before(scheduler)
             out = scheduler.schedule()
             if out.total_num_scheduled_tokens:
                 steps.append(_seen(out, before))
-            flying.append((out, {n for n in out.num_scheduled_tokens if before.samples(n)}))
+            flying.append(
+                (out, {n for n in out.num_scheduled_tokens if before.samples(n)})
+            )
             while len(flying) > (1 if engine["async_scheduling"] else 0):
                 _finish(scheduler, *flying.popleft())
         return steps
@@ -133,7 +159,11 @@ class Machine:
 
 def _known(kind, **values):
     """Those that it takes: not every version does."""
-    return {n: value for n, value in values.items() if n in inspect.signature(kind).parameters}
+    return {
+        n: value
+        for n, value in values.items()
+        if n in inspect.signature(kind).parameters
+    }
 
 
 def _request(place, asked, stretches, hasher):
@@ -185,12 +215,18 @@ class Before:
         return promised or request.num_computed_tokens >= request.num_tokens
 
     def preempted(self):
-        return [n for n in self._running if self._requests[n].status.name == "PREEMPTED"]
+        return [
+            n for n in self._running if self._requests[n].status.name == "PREEMPTED"
+        ]
 
 
 def _seen(out, before):
     tokens = {int(name): count for name, count in out.num_scheduled_tokens.items()}
-    told = out.preempted_req_ids if hasattr(out, "preempted_req_ids") else before.preempted()
+    told = (
+        out.preempted_req_ids
+        if hasattr(out, "preempted_req_ids")
+        else before.preempted()
+    )
     return {"tokens": tokens, "preempted": sorted(map(int, told or ()))}
 
 
@@ -200,7 +236,9 @@ def _finish(scheduler, out, sampling):
         req_ids=names,
         req_id_to_index={name: place for place, name in enumerate(names)},
         sampled_token_ids=[
-            AS_SAMPLED([FIRST_OWN_TOKEN + 2 * int(name) + 1] if name in sampling else [])
+            AS_SAMPLED(
+                [FIRST_OWN_TOKEN + 2 * int(name) + 1] if name in sampling else []
+            )
             for name in names
         ],
         logprobs=None,

@@ -46,8 +46,14 @@ def render_lm_eval(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
     for task in request["tasks"]:
         if not manager.match_tasks([task]):
             near = difflib.get_close_matches(task, manager.all_tasks, n=5, cutoff=0.5)
-            hint = f"near it: {', '.join(near)}" if near else "`lm_eval ls tasks` lists all"
-            raise CannotRender(f"lm-eval {version('lm_eval')} has no task called {task}", hint)
+            hint = (
+                f"near it: {', '.join(near)}"
+                if near
+                else "`lm_eval ls tasks` lists all"
+            )
+            raise CannotRender(
+                f"lm-eval {version('lm_eval')} has no task called {task}", hint
+            )
     tasks: list[Any] = []
     build = Task.build_all_requests
 
@@ -60,11 +66,18 @@ def render_lm_eval(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
     tokenizer = chat_tokenizer(request) if request["chat"] else None
     # As lm-eval's command line has them. Unsafe code is never run, since nothing is scored: the
     # task need not be refused. How the shots of a chat are sent is up to the version.
-    settings = {"num_fewshot": request["shots"], "limit": request["limit"], "bootstrap_iters": 0}
+    settings = {
+        "num_fewshot": request["shots"],
+        "limit": request["limit"],
+        "bootstrap_iters": 0,
+    }
     settings |= {"apply_chat_template": True} if request["chat"] else {}
     if (as_turns := request["fewshot_as_multiturn"]) is not None or not request["chat"]:
         settings["fewshot_as_multiturn"] = bool(as_turns)
-    if "confirm_run_unsafe_code" in inspect.signature(lm_eval.simple_evaluate).parameters:
+    if (
+        "confirm_run_unsafe_code"
+        in inspect.signature(lm_eval.simple_evaluate).parameters
+    ):
         settings["confirm_run_unsafe_code"] = True
     try:
         model = no_model(request["tokenizer"] or "", tokenizer)
@@ -75,12 +88,18 @@ def render_lm_eval(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
     results = {
         **{key: {} for key in ("results", "configs", "versions")},
         "lm_eval_version": version("lm_eval"),
-        "config": {"model": "vllm", "model_args": {"pretrained": request["tokenizer"] or ""}},
+        "config": {
+            "model": "vllm",
+            "model_args": {"pretrained": request["tokenizer"] or ""},
+        },
         "n-shot": {task.config.task: task.config.num_fewshot or 0 for task in tasks},
         "tokenizer_bos_token": [bos] if bos else [],
     }
     (folder / f"results_{DATE}.json").write_text(json.dumps(results), encoding="utf-8")
-    return [{"task": task.config.task, "file": write_samples(task, folder)} for task in tasks]
+    return [
+        {"task": task.config.task, "file": write_samples(task, folder)}
+        for task in tasks
+    ]
 
 
 def no_model(name: str, tokenizer: Any) -> Any:
@@ -90,7 +109,9 @@ def no_model(name: str, tokenizer: Any) -> Any:
     class NoModel(LM):  # type: ignore[misc]  # lm-eval is known where this runs
         tokenizer_name = name
 
-        def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> Any:
+        def apply_chat_template(
+            self, chat_history: Any, add_generation_prompt: bool = True
+        ) -> Any:
             return tokenizer.apply_chat_template(
                 chat_history,
                 tokenize=False,
@@ -120,9 +141,13 @@ def chat_tokenizer(request: "dict[str, Any]") -> Any:
         )
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
-        raise CannotRender(f"transformers cannot load the tokenizer {name}: {reason}") from error
+        raise CannotRender(
+            f"transformers cannot load the tokenizer {name}: {reason}"
+        ) from error
     if request["chat_template"]:
-        tokenizer.chat_template = Path(request["chat_template"]).read_text(encoding="utf-8")
+        tokenizer.chat_template = Path(request["chat_template"]).read_text(
+            encoding="utf-8"
+        )
     if not tokenizer.chat_template:
         raise CannotRender(
             f"{name} has no chat template",
@@ -142,13 +167,17 @@ def write_samples(task: Any, folder: Path) -> str:
             sample = {
                 "doc_id": number,
                 "arguments": {
-                    f"gen_args_{at}": {f"arg_{n}": value for n, value in enumerate(instance.args)}
+                    f"gen_args_{at}": {
+                        f"arg_{n}": value for n, value in enumerate(instance.args)
+                    }
                     for at, instance in enumerate(instances)
                 },
                 "resps": [[None] * (instance.repeats or 1) for instance in instances],
             }
             # Of images and sounds only that they are there is of interest.
-            file.write(json.dumps(sample, default=lambda value: type(value).__name__) + "\n")
+            file.write(
+                json.dumps(sample, default=lambda value: type(value).__name__) + "\n"
+            )
     return name
 
 
@@ -174,7 +203,9 @@ def render_inspect(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
             display="none",
         )
         if not evaluated:
-            raise CannotRender(f"Inspect found no task in {task}", "name it: inspect:file.py@task")
+            raise CannotRender(
+                f"Inspect found no task in {task}", "name it: inspect:file.py@task"
+            )
         for log in evaluated:
             if log.status != "success":
                 reason = log.error.message if log.error else log.status
@@ -199,7 +230,9 @@ def main() -> None:
 
 def end_with_parent() -> None:
     stdin = os.dup(0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a task that reads from it gets nothing
+    os.dup2(
+        os.open(os.devnull, os.O_RDONLY), 0
+    )  # a task that reads from it gets nothing
 
     def wait() -> None:
         while os.read(stdin, 1):
@@ -219,31 +252,43 @@ def outcome_of(request: "dict[str, Any]", folder: Path) -> "dict[str, Any]":
         return explained(error)
 
 
-def failure(message: str, hint: "str | None" = None, missing: bool = False) -> "dict[str, Any]":
+def failure(
+    message: str, hint: "str | None" = None, missing: bool = False
+) -> "dict[str, Any]":
     return {"message": message, "hint": hint, "missing": missing}
 
 
 def explained(error: BaseException) -> "dict[str, Any]":
     """What a task raised: its last line and its place, or what it would need."""
     causes = [error]
-    while (cause := causes[-1].__cause__ or causes[-1].__context__) and len(causes) < 100:
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) and len(
+        causes
+    ) < 100:
         causes.append(cause)
-    frames = [frame for cause in causes for frame, _ in traceback.walk_tb(cause.__traceback__)]
+    frames = [
+        frame for cause in causes for frame, _ in traceback.walk_tb(cause.__traceback__)
+    ]
     for frame in frames:  # a set that cannot be had is no mistake in a task
         if frame.f_code.co_name == "load_dataset" and "path" in frame.f_locals:
             path, name = str(frame.f_locals["path"]), frame.f_locals.get("name")
             message = f"its dataset {path} cannot be loaded: {causes[-1]}"
             load = f"datasets.load_dataset({path!r}, {name!r})"
-            return failure(message, f"load it once, with a network: {load}", missing=True)
+            return failure(
+                message, f"load it once, with a network: {load}", missing=True
+            )
     for cause in causes:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
             package = cause.name.partition(".")[0]
             install = f"`{sys.executable} -m pip install {package}`"
-            hint = f"{install}, or name a Python that has it in CHUNKSCOPE_HARNESS_PYTHON"
+            hint = (
+                f"{install}, or name a Python that has it in CHUNKSCOPE_HARNESS_PYTHON"
+            )
             return failure(f"{sys.executable} has no {package}", hint, missing=True)
     text = traceback.format_exception_only(type(error), error)[-1].strip()
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return failure(f"a task's code raised {text}", f"it is in {last.filename}, line {last.lineno}")
+    return failure(
+        f"a task's code raised {text}", f"it is in {last.filename}, line {last.lineno}"
+    )
 
 
 if __name__ == "__main__":
