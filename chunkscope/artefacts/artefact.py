@@ -145,9 +145,8 @@ class Artefact(Shown):
             "chunkscope": self.version or __version__,
         }
         figures = {"figures": known} if (known := self.figures()) else {}
-        content = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"
-        }  # type: ignore[arg-type]
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        content = {name: getattr(self, name) for name in names if name != "version"}
         document: dict[str, Any] = plain(head | figures | content)
         document["sha256"] = checksum(document)
         return document

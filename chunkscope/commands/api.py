@@ -242,9 +242,8 @@ def nearest(name: str, names: Collection[str]) -> str:
 
 def _filled(kind: type[T], values: dict[str, Any]) -> T:
     hints: dict[str, Any] = get_type_hints(kind)
-    nested = {
-        name: _filled(hint, values)
-        for name, hint in hints.items()
-        if is_dataclass(hint)
-    }  # type: ignore[arg-type]
+    nested = {}
+    for name, hint in hints.items():
+        if is_dataclass(hint):
+            nested[name] = _filled(hint, values)  # type: ignore[arg-type]
     return kind(**{name: values[name] for name in hints if name in values} | nested)
