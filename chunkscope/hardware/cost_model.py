@@ -7,7 +7,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.gpus import ALONE, TABLE, Gpu, Parallel, known_gpu
-from chunkscope.hardware.step_time import StepModel, assumed_host, step_model
+from chunkscope.hardware.step_time import Runner, StepModel, assumed_host, step_model
 from chunkscope.models.shape import BYTES, ModelShape
 
 GPU_TIMES = (
@@ -34,10 +34,13 @@ class CostTarget:
     vllm: str
     parallel: Parallel = ALONE
     kv_element_bytes: int = BYTES
+    runner: Runner = Runner.V1
 
     @property
     def roofline(self) -> StepModel | None:
-        return step_model(self.shape, self.gpu, self.parallel, self.kv_element_bytes)
+        return step_model(
+            self.shape, self.gpu, self.parallel, self.kv_element_bytes, self.runner
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,8 @@ def _calibrated(
         raise MissingError("fitting a calibration needs scipy", hint=hint) from None
     e, prior = measured.shape.experts, None
     if calibration.device == "cuda" and calibration.async_scheduling:
-        prior = measured.roofline or StepModel(host=assumed_host(measured.shape))
+        host = assumed_host(measured.shape, measured.runner)
+        prior = measured.roofline or StepModel(host=host)
     share = e.active / e.count if e else 0.0
     step, error = fit_steps(calibration.steps, expert_share=share, prior=prior)
     differing = _differences(target, measured)

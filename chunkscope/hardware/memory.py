@@ -8,21 +8,12 @@ while generating, a step of many short prompts takes more: attention's partial r
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from chunkscope.artefacts.note import Fact, Label, Note, note
 from chunkscope.hardware.gpus import ALONE, GIB, Gpu, Parallel
 from chunkscope.hardware.kv_groups import KvLayout, kv_layout
-from chunkscope.hardware.step_time import GRAPHED_TOKENS
+from chunkscope.hardware.step_time import GRAPHED_TOKENS, Runner
 from chunkscope.models.shape import BLOCK_TOKENS, BYTES, ModelShape
-
-
-class Runner(StrEnum):
-    """Which of vLLM's model runners computes: they differ in what sampling and logprobs cost."""
-
-    V1 = "v1"
-    V2 = "v2"
-
 
 # CUDA context and libraries (0.23 GiB in vLLM's profile on an H200), rotary tables, input buffers.
 OVERHEAD_BYTES = round(0.30 * GIB)  # closes the books of the Llama-3.1-8B run there
@@ -95,8 +86,10 @@ class Memory:
         return self.requested_gib + self.line("overhead").gib <= self.total_gib
 
     def holds(self, tokens: int) -> bool:
-        """vLLM starts only when one request of `max_model_len` fits the KV cache."""
-        return self.kv_cache_tokens >= tokens and self.survives_logprobs
+        """vLLM starts only when one request of `max_model_len` fits the KV cache, and CUDA
+        graphs that it does not reckon with have room beside it."""
+        has_room = self.survives_logprobs and self.headroom_gib >= 0
+        return has_room and self.kv_cache_tokens >= tokens
 
     def line(self, name: str) -> MemoryLine:
         return next(line for line in self.lines if line.name == name)
@@ -139,17 +132,19 @@ class MemoryModel:
         utilization: float,
         chunk: int = 0,
         context: int = 0,
+        graphed: int = GRAPHED_TOKENS,
     ) -> Memory:
         """Where it goes when a step holds `budget` tokens, up to `chunk` of one prompt; 0: as many.
 
         `context` is the longest request that vLLM lets in; 0: as long as the model takes.
+        `graphed` is the largest step that has a CUDA graph.
         """
         total, longest = (
             round(self.gpu.memory_gib * GIB),
             context or self.shape.limit or budget,
         )
         requested = round(total * utilization)
-        lines = tuple(self._lines(budget, seqs, chunk or budget, longest))
+        lines = tuple(self._lines(budget, seqs, chunk or budget, longest, graphed))
         kv_bytes = requested - sum(
             round(line.gib * GIB) for line in lines if line.profiled
         )
@@ -230,7 +225,7 @@ class MemoryModel:
         return fewest + (heads == kv_heads)
 
     def _lines(
-        self, budget: int, seqs: int, chunk: int, context: int
+        self, budget: int, seqs: int, chunk: int, context: int, graphed: int
     ) -> Iterator[MemoryLine]:
         shape, parallel, q = self.shape, self.parallel, self.shape.quantization
         shares = parallel.data > 1 and shape.experts is not None
@@ -282,9 +277,12 @@ class MemoryModel:
             PARALLEL_OVERHEAD_BYTES if parallel.gpus > 1 else 0
         )
         yield _line("overhead", overhead, Label.ASSUMED, several=parallel.gpus > 1)
-        graphs = (
-            GRAPH_BYTES + shape.layers * LAYER_GRAPH_BYTES if self.cuda_graphs else 0
-        )
+        graphs = 0
+        if self.cuda_graphs:
+            more = captured_sizes(graphed) / captured_sizes(GRAPHED_TOKENS)
+            graphs = GRAPH_BYTES + round(
+                shape.layers * LAYER_GRAPH_BYTES * max(1, more)
+            )
         if graphs and shape.attention.latent:
             heads = min(shape.attention.heads // parallel.tensor, LATENT_HEADS)
             graphs += heads**2 * LATENT_GRAPH_BYTES
@@ -312,6 +310,14 @@ class MemoryModel:
         rows = min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk
         logits = rows * self.shape.vocab * LOGPROB_BYTES[self.runner]
         return rows, logits + chunk * self.shape.hidden * BYTES
+
+
+def captured_sizes(most: int) -> int:
+    """How many CUDA graphs vLLM captures: of 1, 2 and 4 tokens, of every 8th number up to 256
+    and of every 16th after that (`config/vllm.py`)."""
+    small = min(most, 256) // 8
+    large = max(0, most - 256) // 16
+    return 3 + small + large
 
 
 def _line(

@@ -8,6 +8,7 @@ others on the rows of reports/h200/kinds/fit.jsonl. Other GPUs are extrapolated.
 """
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from chunkscope.hardware.gpus import ALONE, Gpu, Parallel
 from chunkscope.models.shape import BYTES, Attention, ModelShape
@@ -83,6 +84,25 @@ GRAPHED_TOKENS = 512
 GRAPHED_BY_ARCHITECTURE = {"GptOssForCausalLM": 1_024}  # vLLM 0.24, `models/config.py`
 
 
+class Runner(StrEnum):
+    """Which of vLLM's model runners computes. They differ in what a request costs the host,
+    and in what sampling and logprobs cost."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+
+# What the engine's Python takes for a step and for each request in it. V1 (Qwen2.5-1.5B)
+# was fitted on reports/h200; V2 (Llama-3.2-1B, whose GPU is faster than the host from 128
+# requests on) on reports/h200/many-at-once/fit.jsonl: 3.0 ms a step with 128 requests, 15 with
+# 1,024, 20 with 1,319.
+# A step that is launched kernel by kernel pays more for each request: 43 ms with 1,024
+# requests of Llama-3.1-8B, 38 to 48 with 1,319 of either, in reports/h200/many-at-once/fit.jsonl.
+STEP_S = {Runner.V1: 0.5e-3, Runner.V2: 1.2e-3}
+REQUEST_S = {Runner.V1: 27e-6, Runner.V2: 13.5e-6}
+LAUNCHED_REQUEST_S = {Runner.V1: 0.0, Runner.V2: 11e-6}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """What the engine's own Python takes for a step: it schedules, prepares and hands out."""
@@ -93,7 +113,19 @@ class Host:
     ungraphed_s: float = (
         0.0  # to launch, kernel by kernel, what is over the graphs' size
     )
+    ungraphed_request_s: float = 0.0  # the same for each request of such a step
     pieces_s: float = 0.0  # to launch the graphs of a smaller step that reads prompts
+
+    def times(self, factor: float) -> "Host":
+        """One that takes so many times as long for everything."""
+        return Host(
+            fixed_s=factor * self.fixed_s,
+            per_request_s=factor * self.per_request_s,
+            per_prompt_s=factor * self.per_prompt_s,
+            ungraphed_s=factor * self.ungraphed_s,
+            ungraphed_request_s=factor * self.ungraphed_request_s,
+            pieces_s=factor * self.pieces_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +158,18 @@ class AttentionWindow:
         return every * max(1.0, self.filling / chunk) + self.expanding * computed
 
 
-def assumed_host(shape: ModelShape) -> Host:
+def assumed_host(shape: ModelShape, runner: Runner) -> Host:
     """Like the one of the H200; it launches a large step layer by layer."""
-    launch = {"ungraphed_s": _layers_s(shape)[1], "pieces_s": PIECE_S * shape.layers}
-    return Host(fixed_s=0.5e-3, per_request_s=27e-6, per_prompt_s=0.08e-3, **launch)
+    # All launches were fitted together with a step of V1's length, whatever the runner.
+    included_s = STEP_S[runner] - STEP_S[Runner.V1]
+    return Host(
+        fixed_s=STEP_S[runner],
+        per_request_s=REQUEST_S[runner],
+        per_prompt_s=0.08e-3,
+        ungraphed_s=_layers_s(shape)[1] - included_s,
+        ungraphed_request_s=LAUNCHED_REQUEST_S[runner],
+        pieces_s=max(0.0, PIECE_S * shape.layers - included_s),
+    )
 
 
 def _layers_s(shape: ModelShape) -> tuple[float, float]:
@@ -286,7 +326,8 @@ class StepModel:
         every = host.fixed_s + requests * host.per_request_s
         prepare = (1 - HAND_OUT_SHARE) * every + prompts * host.per_prompt_s
         launch = host.pieces_s if prompts else 0.0
-        launch = launch if tokens <= self.graphed_tokens else host.ungraphed_s
+        if tokens > self.graphed_tokens:
+            launch = host.ungraphed_s + requests * host.ungraphed_request_s
         return prepare, launch, HAND_OUT_SHARE * every
 
 
@@ -295,6 +336,7 @@ def step_model(
     gpu: Gpu,
     parallel: Parallel = ALONE,
     kv_element_bytes: int = BYTES,
+    runner: Runner = Runner.V1,
 ) -> StepModel | None:
     """A roofline from the GPU's peak figures; None where those are not known."""
     if gpu.speed is None:
@@ -335,7 +377,7 @@ def step_model(
         expert_share=chosen(share, parallel.data),
         graphed_tokens=GRAPHED_BY_ARCHITECTURE.get(shape.architecture, GRAPHED_TOKENS),
         window=window,
-        host=assumed_host(shape),
+        host=assumed_host(shape, runner),
     )
 
 

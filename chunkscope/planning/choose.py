@@ -40,7 +40,8 @@ THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while other
 MOST_CHECKED = (
     4  # settings that keep the limits with a part of the requests, tried with all
 )
-NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
+MOST_FINALISTS = 4  # settings whose gain is tried on all requests, and when things vary
+GRAPH_STEP = 16  # tokens between the larger CUDA graphs that vLLM captures
 PAYING_BUDGET = 8_192  # past this none paid on the H200: for "off" on an unknown GPU
 THRESHOLD = "long_prefill_token_threshold"
 SIZES = ("max_num_batched_tokens", "max_num_seqs", THRESHOLD)
@@ -142,7 +143,7 @@ def search(simulator: Simulator, start: Settings) -> Settings:
     ]
     chosen = simulator.best(grid, start)
     for _ in range(MOST_ROUNDS):
-        near = simulator.best(_near(chosen, simulator.attempt(chosen)), chosen)
+        near = simulator.best(_near(chosen, simulator), chosen)
         if near == chosen:
             break
         chosen = near
@@ -150,15 +151,34 @@ def search(simulator: Simulator, start: Settings) -> Settings:
     return simulator.best(caps, chosen)
 
 
-def _near(settings: Settings, run: SimulatedRun | None) -> Iterator[Settings]:
-    """Half and twice the budget; and the requests, if another number of them then runs."""
+def _near(settings: Settings, simulator: Simulator) -> Iterator[Settings]:
+    """Half and twice the budget; the requests, if another number of them then runs; and CUDA
+    graphs for all requests that run, where vLLM's own are smaller."""
+    run = simulator.attempt(settings)
     budget, seqs = settings.step_tokens or 1, settings.max_num_seqs or 1
     running = run.most_running if run else seqs
     for count in (seqs // 2, seqs * 2):
         if min(seqs, count + 1) <= running:
-            yield replace(settings, max_num_seqs=max(FEWEST_SEQS, count))
+            other = replace(settings, max_num_seqs=max(FEWEST_SEQS, count))
+            yield other
+            yield from _graphed(other, simulator)
+    yield from _graphed(settings, simulator)
     for size in (budget // 2, budget * 2):
         yield settings.at_budget(max(LEAST_BUDGET, size))
+
+
+def _graphed(settings: Settings, simulator: Simulator) -> Iterator[Settings]:
+    """With CUDA graphs for all requests that may run, where this version can be told to."""
+    running = min(settings.max_num_seqs or 1, len(simulator.workload.requests))
+    step = simulator.deployment.step_model(settings)
+    known = "max_cudagraph_capture_size" in flags_of(
+        simulator.deployment.release.version
+    )
+    if step is None or not known or running <= step.graphed_tokens:
+        return
+    tokens = ceil(running / GRAPH_STEP) * GRAPH_STEP
+    if tokens <= settings.step_tokens:
+        yield replace(settings, max_cudagraph_capture_size=tokens)
 
 
 def _capped(settings: Settings, simulator: Simulator) -> Iterator[Settings]:
@@ -243,7 +263,7 @@ def _breaks_with(p: Problem, settings: Settings) -> str | None:
 def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
     """The least gain over all variations, and the code of that one; the first loss ends it."""
     least, doubt = gain, None
-    for code, varied in {NO_CPU_TIME: p.part, **p.varied}.items():
+    for code, varied in {**p.hosts, **p.varied}.items():
         times = varied.against(best, p.default)
         gained = 1 / times - 1 if times else float("inf")
         if gained < least:

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from chunkscope.artefacts.note import Values
 from chunkscope.hardware.accuracy import nearest_measured
 from chunkscope.lengths.profile import DatasetProfile
-from chunkscope.planning.choose import NO_CPU_TIME, WORTH
+from chunkscope.planning.choose import WORTH
 from chunkscope.planning.plan import Cost, Saving, Work
 from chunkscope.planning.problem import Problem
 from chunkscope.vllm.rules import Version
@@ -33,14 +33,10 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
     assumed on a part of the requests."""
     if (whole := work_of(p, p.datasets, settings)) is None:
         return None
-    runs = [one.attempt(settings) for one in (p.part, *p.varied.values())]
-    # With a host that takes no time, all take what the GPU computes.
-    seconds = [
-        s
-        for varied in runs
-        if varied
-        for s in (varied.figures.makespan_s, varied.gpu_s)
-    ]
+    runs = [p.part.attempt(settings)]
+    for simulator in (*p.hosts.values(), *p.varied.values()):
+        runs.append(simulator.attempt(settings))
+    seconds = [run.figures.makespan_s for run in runs if run]
     ratios = [one / seconds[0] for one in seconds]
     scored, shape = any(output.is_scored for output in p.outputs), p.deployment.shape
     _, least, most = nearest_measured(shape) if shape else ((), 0.0, 0.0)
@@ -52,7 +48,7 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
         **asdict(whole),
         least_hours=whole.hours * min(ratios) / max(1, 1 + most),
         most_hours=whole.hours * max(ratios) * slower,
-        varied=(NO_CPU_TIME, *p.varied, "seen_on_gpus"),
+        varied=(*p.hosts, *p.varied, "seen_on_gpus"),
         datasets={name: work for name, work in alone.items() if work},
     )
 

@@ -184,8 +184,10 @@ def _runs(
 def _target(deployment: Deployment, full: Settings) -> CostTarget | None:
     if deployment.shape is None or deployment.gpu is None:
         return None
+    shape = deployment.shape
     return CostTarget(
-        shape=deployment.shape,
+        shape=shape,
+        runner=deployment.release.runner(shape.architecture, dense=shape.dense),
         kv_element_bytes=full.kv_element_bytes,
         gpu=deployment.gpu,
         vllm=deployment.release.text,

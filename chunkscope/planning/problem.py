@@ -15,7 +15,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.planning.plan import Advice
 from chunkscope.planning.request import PlanRequest, chosen_datasets
-from chunkscope.planning.simulator import VARIATIONS, Simulator, draw
+from chunkscope.planning.simulator import HOSTS, VARIATIONS, Simulator, draw
 from chunkscope.simulation.workload import DatasetOutput, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode
@@ -184,6 +184,7 @@ class Problem:
                 request=self.request,
                 deployment=there,
                 workload=workload,
+                host_times=HOSTS.get(variation, 1.0),
                 tick=self.tick,
             )
         return self._simulators[key]
@@ -210,6 +211,12 @@ class Problem:
             if 2 * count >= len(every.workload.requests)
             else self.simulator(count)
         )
+
+    @cached_property
+    def hosts(self) -> dict[str, Simulator]:
+        """By code: simulators with the requests of the part, on faster and slower hosts."""
+        count = len(self.part.workload.requests)
+        return {code: self.simulator(count, code) for code in HOSTS}
 
     @cached_property
     def varied(self) -> dict[str, Simulator]:

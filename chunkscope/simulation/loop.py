@@ -82,13 +82,12 @@ def simulated(
     check_sizes(settings, checks_threshold=scenario.rules.checks_threshold)
     check_requests(scenario, settings, pool)
     states = _states(scenario, pool.block_size)
-    # Blocks that neighbours share are read faster; CUDA graphs end at twice max_num_seqs.
+    # Blocks that neighbours share are read faster.
     shares = settings.enable_prefix_caching and len(scenario.scored) < len(
         scenario.requests
     )
     share = read_together(scenario.requests, scenario.stretches) if shares else 0.0
-    graphed_tokens = min(scenario.step.graphed_tokens, 2 * settings.step_requests)
-    model = replace(scenario.step.sharing(share), graphed_tokens=graphed_tokens)
+    model = with_graphs(scenario.step.sharing(share), settings)
     start, name, engines, known = states[0].arrival_s, scenario.policy, [], Outlook()
     concurrency = scenario.concurrency or len(states)
     replicas = min(settings.parallel.data, len(states), concurrency)
@@ -111,6 +110,15 @@ def simulated(
             return known, partial(run_setting, scenario, settings, pool)
         engines.append(engine)
     return known, partial(_result, scenario, settings, pool, states, engines)
+
+
+def with_graphs(step: StepModel, settings: Settings) -> StepModel:
+    """Steps of up to so many tokens replay a CUDA graph: as many as are asked for, or vLLM's
+    own number, which ends at twice max_num_seqs."""
+    tokens = settings.max_cudagraph_capture_size
+    if tokens is None:
+        tokens = min(step.graphed_tokens, 2 * settings.step_requests)
+    return replace(step, graphed_tokens=min(tokens, settings.step_tokens))
 
 
 def check_requests(scenario: Scenario, settings: Settings, pool: KvPool) -> None:

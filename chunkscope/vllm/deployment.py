@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from chunkscope.artefacts.note import Label, Note, Values, note
 from chunkscope.hardware.accuracy import unlike_measured
 from chunkscope.hardware.gpus import GIB, Gpu
-from chunkscope.hardware.memory import Memory, MemoryLine, MemoryModel, Runner
+from chunkscope.hardware.memory import Memory, MemoryLine, MemoryModel
+from chunkscope.hardware.step_time import GRAPHED_TOKENS, Runner, StepModel, step_model
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.enums import Entry
@@ -190,6 +191,16 @@ class Deployment:
             + (rules.async_scheduling and rules.keeps_window_of_running_step),
         )
 
+    def step_model(self, settings: Settings) -> StepModel | None:
+        """How long steps take; None without a model or the speed of a GPU."""
+        shape, gpu = self.shape, self.gpu
+        if shape is None or gpu is None:
+            return None
+        runner = self.release.runner(shape.architecture, dense=shape.dense)
+        return step_model(
+            shape, gpu, settings.parallel, settings.kv_element_bytes, runner
+        )
+
     def memory(
         self, settings: Settings = OWN, *, longest: int | None = None
     ) -> Memory | None:
@@ -212,6 +223,7 @@ class Deployment:
             utilization=share,
             chunk=chunk,
             context=s.max_model_len or 0,
+            graphed=s.max_cudagraph_capture_size or GRAPHED_TOKENS,
         )
         fit = self.measured
         if fit is None or fit.settings.parallel != s.parallel:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import Gpu
-from chunkscope.hardware.memory import Runner
+from chunkscope.hardware.step_time import Runner
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.rules import NEWEST, OLDEST, Rules, Version, rules_at
 from chunkscope.vllm.settings import Settings, Value

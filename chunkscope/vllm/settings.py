@@ -25,6 +25,7 @@ class Settings:
     enable_prefix_caching: bool | None = None
     gpu_memory_utilization: float | None = None
     tensor_parallel_size: int | None = None
+    max_cudagraph_capture_size: int | None = None
     # What vLLM does without where it is not set; the first two came with 0.31.
     long_prefill_token_threshold_adaptive: bool | None = None
     max_num_active_seqs: int | None = None

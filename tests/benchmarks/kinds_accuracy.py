@@ -22,7 +22,7 @@ from typing import Any
 
 from chunkscope.hardware.calibration import COLUMNS
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.step_time import StepModel, assumed_host, step_model
+from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.models import ModelShape
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.verification.predicting import EVERY_STEP, prompt_steps
@@ -82,6 +82,15 @@ def routed_alike(step: StepModel, shape: ModelShape) -> StepModel:
     return replace(step, experts_s=share * step.experts_s, expert_share=1.0)
 
 
+def step_of(model: str) -> StepModel:
+    """Of the vLLM that was measured."""
+    shape = shape_of(model)
+    runner = release("0.24").runner(shape.architecture, dense=shape.dense)
+    step = step_model(shape, find_gpu("h200"), runner=runner)
+    assert step is not None
+    return step
+
+
 def host_of(raw: Path) -> dict[str, Any]:
     """The host's times by the steps of one row which it launched kernel by kernel, and the model.
 
@@ -90,7 +99,7 @@ def host_of(raw: Path) -> dict[str, Any]:
     with gzip.open(raw, "rt") as file:
         row = json.load(file)
     model, columns = row["row"]["model"], row["repeats"][-1]["steps"]
-    step = step_model(shape_of(model), find_gpu("h200"))
+    step = step_of(model)
     launched, computed = [], []
     for prompt, pairs, prompts, decodes, context, seconds in zip(
         *(columns[name] for name in COLUMNS), strict=True
@@ -108,7 +117,7 @@ def on_host(step: StepModel, host: Mapping[str, Any]) -> StepModel:
     """Launched so many times as fast as that model was launched there."""
     times = {name: seconds for name, seconds in host.items() if name != "model"}
     times["ungraphed_s"] *= (
-        step.host.ungraphed_s / assumed_host(shape_of(host["model"])).ungraphed_s
+        step.host.ungraphed_s / step_of(host["model"]).host.ungraphed_s
     )
     return replace(step, host=replace(step.host, **times))
 
@@ -130,7 +139,7 @@ def predicted(
     memory, account, step = (
         there.memory(settings),
         there.memory_model(),
-        step_model(shape, gpu),
+        step_of(model),
     )
     if model in ROUTED_ALIKE and not even:
         step = routed_alike(step, shape)

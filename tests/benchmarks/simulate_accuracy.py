@@ -109,7 +109,9 @@ def worst(found: Iterable[Errors]) -> Errors:
 def target(case: Case) -> CostTarget:
     """As `simulate` asks for it."""
     gpu = find_gpu(case.calibration.gpu)
-    return CostTarget(shape=find_model(case.model), gpu=gpu, vllm=case.calibration.vllm)
+    shape = find_model(case.model)
+    runner = release("0.24").runner(shape.architecture, dense=shape.dense)
+    return CostTarget(shape=shape, gpu=gpu, vllm=case.calibration.vllm, runner=runner)
 
 
 def fitted(

@@ -13,6 +13,7 @@ from chunkscope.hardware.gpus import Parallel, find_gpu
 from chunkscope.hardware.step_time import (
     AttentionWindow,
     Host,
+    Runner,
     StepModel,
     assumed_host,
     step_model,
@@ -31,7 +32,7 @@ TRUE = StepModel(
     free_tokens=128,
 )
 COLUMNS = [field.name for field in fields(StepSamples)]
-HOST = assumed_host(find_model("llama-3.1-8b"))
+HOST = assumed_host(find_model("llama-3.1-8b"), Runner.V1)
 PRIOR = step_model(find_model("llama-3.1-8b"), find_gpu("h200"))
 BESIDE = replace(
     TRUE,

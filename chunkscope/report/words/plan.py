@@ -25,7 +25,8 @@ from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
 
 VARIATIONS = {  # code: (the case, what varies)
-    "no_cpu_time": ("zero CPU overhead", "CPU overhead"),
+    "faster_cpu": ("a CPU twice as fast", "CPU overhead"),
+    "slower_cpu": ("a CPU half as fast again", "CPU overhead"),
     "second_draw": ("another sample", "the sample"),
     "longer_prompts": ("prompts 10 % longer", "lengths"),
     "shorter_prompts": ("prompts 10 % shorter", "lengths"),
