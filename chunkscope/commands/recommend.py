@@ -100,7 +100,9 @@ def recommend(
     plan.save(output)
     above = [f"# {sentence(emission.comment)}"] if emission.comment else []
     console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())
-    nothing = [] if plan.settings.given() else [answer(plan)]  # why no flag is printed
+    # Why no flag is printed, or that what is printed rests on lengths alone.
+    explains = not plan.settings.given() or plan.advice.basis == "lengths"
+    nothing = [answer(plan)] if explains else []
     for note in (*nothing, *phrases((*emission.notes, *plan.notes))):
         console.say(f"note: {note}")
     return opt.tell("wrote", file=output)

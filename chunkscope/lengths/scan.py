@@ -406,9 +406,7 @@ class DatasetScan:
             if source.rendered
             else self.digest(),  # no file to look at later
             chars=counter.chars,
-            output_field=selection.output.text
-            if selection and selection.output
-            else None,
+            output_field=selection.output_label if selection else None,
             output_lengths=outputs,
             longest=tuple(
                 LongPrompt(tokens=n, position=at) for n, at in counter.longest

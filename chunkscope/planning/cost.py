@@ -9,6 +9,7 @@ from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.choose import WORTH
 from chunkscope.planning.plan import Cost, Saving, Work
 from chunkscope.planning.problem import Problem
+from chunkscope.planning.request import client_concurrency
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
 
@@ -18,8 +19,8 @@ SEEN_SCORED = (
     15.7 / 13.6
 )  # MMLU by likelihoods on an H200: measured, of predicted (reports/h200)
 MOST = 3  # savings that are named
+AS_FAST = 1.02  # times as long as a run with more requests under way
 SIMULATED = 4_000  # requests of a changed workload: more take as long in proportion
-CLIENT_REQUESTS, CLIENT_ROUNDS = 64, 8  # of a client that keeps few in flight
 GENERATIVE_SCORING: Version = (0, 20, 0)  # the first with /generative_scoring
 READS_CACHE: Version = (
     0,
@@ -89,12 +90,20 @@ def savings(p: Problem, settings: Settings, cost: Cost) -> tuple[Saving, ...]:
         *_repeated(p, settings, cost),
         *_few_in_flight(p, settings, cost),
     ]
+    every = [_within(one, cost) for one in every]
     worth = [
         one for one in every if one.hours is None or one.hours >= WORTH * cost.hours
     ]
     return tuple(
         sorted(worth, key=lambda s: (-(s.hours or 0.0), -(s.tokens or 0)))[:MOST]
     )
+
+
+def _within(saving: Saving, cost: Cost) -> Saving:
+    """No saving is larger than the run."""
+    if saving.hours is None:
+        return saving
+    return replace(saving, hours=min(saving.hours, cost.hours))
 
 
 def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
@@ -241,30 +250,48 @@ def _repeated(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
 
 def _few_in_flight(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
     """A client that lets the engine idle: as asked for, or as the log of a harness says."""
-    logs = [
-        dataset.log for dataset in p.datasets if dataset.log and dataset.log.concurrency
-    ]
-    logged = min(logs, key=lambda log: log.concurrency or 0, default=None)
-    few = p.request.concurrency or (logged.concurrency if logged else None)
-    harness = logged.harness if logged and not p.request.concurrency else None
-    if few is None or p.request.is_open:
+    few = client_concurrency(p.request, p.datasets)
+    turns_wait = any(d.log is not None and d.log.is_agent for d in p.datasets)
+    if few is None or turns_wait:
         return
-    free = replace(p, request=replace(p.request, concurrency=None))
-    kept = replace(p, request=replace(p.request, concurrency=few))
-    at_once = free.simulator().attempt(settings)
-    count = None if p.request.concurrency else max(CLIENT_REQUESTS, CLIENT_ROUNDS * few)
-    some = kept.simulator(count).attempt(settings)
-    if at_once is None or some is None or at_once.most_running <= few:
+    enough = enough_in_flight(p, settings)
+    if enough is None or enough <= few:
         return
-    if at_once.slo is not None and not at_once.slo.is_met:
+    freely = all_at_once(p, enough)
+    served = p.lengths.count - p.refused
+    run = freely.simulator().attempt(settings)
+    if run is None or (run.slo is not None and not run.slo.is_met):
         return  # more at once would break the limits
-    hours = some.figures.makespan_s / some.requests * cost.requests / HOUR_S
-    hours -= at_once.figures.makespan_s / at_once.requests * cost.requests / HOUR_S
-    values: Values = {
-        "concurrency": few,
-        "enough": at_once.most_running,
-        "harness": harness,
-    }
+    hours = cost.hours - run.figures.makespan_s * served / run.requests / HOUR_S
+    harness = None
+    if p.request.concurrency is None and p.datasets[0].log is not None:
+        harness = p.datasets[0].log.harness
+    values: Values = {"concurrency": few, "enough": enough, "harness": harness}
     yield Saving(
         code="few_in_flight", tokens=None, hours=hours, simulated=True, values=values
     )
+
+
+def all_at_once(p: Problem, most: int) -> Problem:
+    """The same, from a client that keeps so many under way."""
+    return replace(p, request=replace(p.request, concurrency=most))
+
+
+def enough_in_flight(p: Problem, settings: Settings) -> int | None:
+    """The fewest requests under way with which the run is as fast as with more, so that
+    each of them waits no longer than it must. None where that is not known."""
+    every = all_at_once(p, p.lengths.count)
+    run = every.part.attempt(settings)
+    if run is None:
+        return None
+    longest_s = AS_FAST * run.figures.makespan_s
+    requests = len(every.part.workload.requests)
+    too_few, enough = 0, min(run.most_running, requests)
+    while enough - too_few > max(1, enough // 16):
+        tried = (too_few + enough) // 2
+        at_once = all_at_once(p, tried).simulator(requests).attempt(settings)
+        if at_once is not None and at_once.figures.makespan_s <= longest_s:
+            enough = tried
+        else:
+            too_few = tried
+    return enough

@@ -147,6 +147,10 @@ class Plan(Artefact):
     ] = ()  # on all requests: vLLM's default first, if it runs
     cost: Cost | None = None  # None where nothing could be simulated
     savings: tuple[Saving, ...] = ()  # the largest first
+    client_requests: int | None = None  # that the client keeps under way; None: all
+    in_flight: int | None = (
+        None  # requests under way that are as fast as more, simulated
+    )
     created: str = field(default_factory=now)
     version: str = ""
 
@@ -210,13 +214,19 @@ class Plan(Artefact):
 
     @property
     def requests_in_flight(self) -> int | None:
-        """How many requests a client must keep open to fill the engine: as many as ran in the
-        simulation, else what vLLM allows and the KV cache holds. None: unknown."""
-        full, run = self.effective, self.run
-        allowed = full.most_running * full.parallel.data
-        held = run.most_running if run else self.requests_of(self.decision.p50)
-        most = min(allowed, self.refused.of)  # there are no more requests than prompts
-        return max(1, min(most, most if held is None else held)) if allowed else None
+        """How many requests a client does best to keep open: the fewest that are as fast as
+        more, else what vLLM allows and the KV cache holds. None: unknown."""
+        sent = self.refused.of - self.refused.prompts
+        if any(note.code == "agent_turns" for note in self.notes):
+            return None
+        if self.in_flight is not None:
+            return max(1, min(self.in_flight, sent))
+        full = self.effective
+        held = self.requests_of(self.decision.p50)
+        most = full.most_running * full.parallel.data
+        if held is not None:
+            most = min(most, held)
+        return max(1, min(most, sent)) if full.most_running else None
 
     def profile_files(self, folder: Path) -> list[Path]:
         """Where its profiles are now: in `folder`, which may be a copy, else as named."""

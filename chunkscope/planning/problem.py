@@ -250,9 +250,7 @@ def _with_room(p: Problem) -> Problem:
         if memory is None or memory.kv_cache_tokens >= p.need:
             break
     else:
-        if (there := p.deployment).compiled_before or there.measured:
-            raise _does_not_fit(p, p.memory(LEAST))
-        return _with_room(replace(p, deployment=replace(there, compiled_before=True)))
+        raise _does_not_fit(p, p.memory(LEAST))
     fitted = replace(p, needed=OWN if seqs == start else Settings(max_num_seqs=seqs))
     # Again and again: of a shorter request, layers with a window keep a larger part.
     while p.request.settings.max_model_len is None and p.need < fitted.context:

@@ -15,16 +15,20 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import known_model
 from chunkscope.planning.choose import choose, reasons
-from chunkscope.planning.cost import cost_of, savings
+from chunkscope.planning.cost import cost_of, enough_in_flight, savings
 from chunkscope.planning.engine_log import engine_lives, local_model, measured_in
 from chunkscope.planning.plan import Plan, PlanSource, Refused
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.request import PlanRequest, chosen_datasets
+from chunkscope.planning.request import (
+    PlanRequest,
+    chosen_datasets,
+    client_concurrency,
+)
 from chunkscope.planning.rule import chunked, decide
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.simulation.result import GAPS
-from chunkscope.simulation.workload import usual_order
+from chunkscope.simulation.workload import OutputOrigin, usual_order
 from chunkscope.tokenizers.resolve import (
     DEFAULT_FILE,
     TIKTOKEN_NAMES,
@@ -36,6 +40,7 @@ from chunkscope.vllm.enums import Entry, Mode, SendOrder
 from chunkscope.vllm.flags import release
 
 ALIKE = {"r50k_base": "gpt2", "o200k_base": "o200k_harmony"}  # but for special tokens
+LENGTHS = " (lengths)"  # after the field of answers that are numbers of tokens
 WORTH_SAYING = 0.05  # of the prompts' tokens: that they share so much
 
 
@@ -111,7 +116,7 @@ def recommend(
         advice=advice,
         settings=p.deployment.shortest(settings),
         reasons=tuple(reasons(p, advice, decision)),
-        notes=tuple(_notes(p, profile)),
+        notes=tuple(_notes(p, profile, has_time=cost is not None)),
         request=request,
         deployment=p.deployment,
         source=PlanSource(profile_digest=profile.digest()),
@@ -130,6 +135,8 @@ def recommend(
         tried=tried,
         cost=cost,
         savings=savings(p, settings, cost) if cost else (),
+        client_requests=client_concurrency(p.request, p.datasets),
+        in_flight=enough_in_flight(p, settings) if cost else None,
         version=__version__,
     )
 
@@ -155,8 +162,18 @@ def _check_limits(p: Problem) -> None:
 # -- what is worth saying ------------------------------------------------------------------------
 
 
-def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
+MEDIA = ("not_counted", "media_rows")  # notes of a dataset with images and the like
+
+
+def _notes(p: Problem, profile: Profile, *, has_time: bool) -> Iterator[Note]:
     there = p.deployment
+    yield from _first_notes(p)
+    yield from _answer_notes(p)
+    has_media = any(n.code in MEDIA for dataset in p.datasets for n in dataset.notes)
+    if has_media and has_time:
+        yield note("media_not_timed")
+    if p.can_simulate and not p.request.is_open and not has_time:
+        yield note("no_time")
     if p.request.mode is Mode.OFF and there.release.rules.off_is_ignored:
         yield note("off_is_lost", version=there.release.text)
     if there.release.note:
@@ -174,6 +191,34 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     yield from there.notes(p.base, simulated=p.can_simulate)
     if p.can_simulate and p.request.slo and p.output_tokens > 1:  # they may be of gaps
         yield note("rough_gaps", **GAPS[p.request.is_open])
+
+
+def _first_notes(p: Problem) -> Iterator[Note]:
+    """Prompts that are refused, and turns that wait for each other."""
+    limited = p.deployment.shape or p.request.settings.max_model_len
+    if p.refused and limited:
+        room = p.context - p.output_tokens
+        of = p.lengths.count
+        yield note(
+            "prompts_refused", count=p.refused, of=of, context=p.context, room=room
+        )
+    agents = [d.log for d in p.datasets if d.log is not None and d.log.is_agent]
+    if agents and p.can_simulate:
+        samples = sum(log.documents for log in agents)
+        requests = sum(log.requests for log in agents)
+        yield note("agent_turns", requests=requests, samples=samples)
+
+
+def _answer_notes(p: Problem) -> Iterator[Note]:
+    """How the field of the answers was read."""
+    fields = []
+    for dataset, output in p.pairs:
+        if output.origin is OutputOrigin.DATA and dataset.output_field:
+            fields.append(dataset.output_field)
+    for field in dict.fromkeys(fields):
+        name = field.removesuffix(LENGTHS)
+        code = "answers_are_texts" if name == field else "answers_are_lengths"
+        yield note(code, field=name)
 
 
 def _sent_notes(p: Problem) -> Iterator[Note]:

@@ -203,3 +203,18 @@ def _no_such_dataset(name: str, names: Sequence[str]) -> UsageError:
         else f"the profile has: {', '.join(names[:10])}"
     )
     return UsageError(f"no such dataset in the profile: {name}", hint=hint)
+
+
+def client_concurrency(
+    request: PlanRequest, datasets: Sequence[DatasetProfile]
+) -> int | None:
+    """Requests that the client keeps under way: as asked for, else as the logs of the
+    harness say for all datasets. None: all at once."""
+    if request.concurrency or request.is_open:
+        return request.concurrency
+    logged = []
+    for dataset in datasets:
+        if dataset.log is None or dataset.log.concurrency is None:
+            return None
+        logged.append(dataset.log.concurrency)
+    return min(logged, default=None)

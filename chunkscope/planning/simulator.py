@@ -13,7 +13,7 @@ from typing import Any
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.lengths.profile import DatasetProfile, together
-from chunkscope.planning.request import PlanRequest
+from chunkscope.planning.request import PlanRequest, client_concurrency
 from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun, SustainedRate
 from chunkscope.simulation.sweep import Figures, find_rate
@@ -81,7 +81,7 @@ def draw(
         order=request.order,
         **times,
     )
-    return replace(drawn, concurrency=request.concurrency)
+    return replace(drawn, concurrency=client_concurrency(request, datasets))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,6 +66,9 @@ class SelectOptions:
     task: Literal["generate", "loglikelihood"] = "generate"
     output_field: tuple[str, ...] | None = None
     vllm_version: str | None = None  # whose server writes the tools of a chat
+    tokenizer_is_named: bool = (
+        False  # then texts are counted where a log has lengths, too
+    )
 
     def __post_init__(self) -> None:
         for name in PER_DATASET:
@@ -109,6 +112,7 @@ def selected(
             earlier[shape] = selection
         return selection
     log = kinds[0](head, reader)
+    log.counts_texts = options.tokenizer_is_named
     given: dict[str, Any] = {"--prefix-file": prefix, "--choices": options.choices}
     given |= {"--output-field": options.output_field}
     return Selection(
@@ -223,6 +227,9 @@ def select(
     selection = replace(
         selection, prefix=prefix, output=[selection.output, *output][-1]
     )
+    if output:
+        lengths = are_lengths([output[-1].find(record) for record in head])
+        selection = replace(selection, outputs_are_lengths=lengths)
     if options.task == "loglikelihood" and choices:
         log = ScoredRows(replace(selection, output=None), choices)
         selection = replace(
@@ -242,6 +249,16 @@ def select(
         notes=tuple(notes),
         uncounted=tuple(uncounted),
     )
+
+
+def are_lengths(values: Sequence[Any]) -> bool:
+    """Whether all values that there are, are whole numbers: of tokens, not texts to count."""
+    given = [value for value in values if value not in (None, "")]
+    for value in given:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if not is_number and not (isinstance(value, str) and value.strip().isdecimal()):
+            return False
+    return bool(given)
 
 
 def _chosen(

@@ -58,6 +58,7 @@ class Selection:
         FieldPath, ...
     ] = ()  # a record stands for one prompt per element of these
     output: FieldPath | None = None
+    outputs_are_lengths: bool = False  # numbers of tokens, else texts to count
     blocks: FieldPath | None = None  # of a trace: the names of a prompt's blocks
     log: HarnessLog | None = None
     notes: tuple[Note, ...] = ()  # about the whole dataset
@@ -143,6 +144,13 @@ class Selection:
             )
         return Chunk(positions, records)
 
+    @property
+    def output_label(self) -> str | None:
+        """The field of the answers, and that it has lengths where it has."""
+        if self.output is None:
+            return None
+        return self.output.text + (" (lengths)" if self.outputs_are_lengths else "")
+
     def output_of(self, record: Any) -> Any:
         """The reference output; a row without one is still a prompt."""
         if self.output is None:
@@ -155,6 +163,11 @@ class Selection:
             return (
                 None if value in (None, "") else trace_length(value, self.output.text)
             )
+        if self.outputs_are_lengths:
+            value = self.output.find(record)
+            if value in (None, ""):
+                return None
+            return trace_length(value, self.output.text)
         try:
             text = text_at(record, self.output, joiner="\n", numbers=True)
         except (DataError, RecursionError):

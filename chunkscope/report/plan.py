@@ -25,7 +25,7 @@ def sections(plan: Plan) -> list[Section]:
         note for note in plan.notes if note.code in words.BACKGROUND and plan.tried
     ]
     return [
-        Section(sentences=(words.answer(plan),), top=True),
+        Section(sentences=(*words.warnings(plan), words.answer(plan)), top=True),
         Section(sentences=tuple(map(words.saving, plan.savings)), top=True),
         Section(sentences=(words.planned_for(plan),), table=figures, top=True),
         Section(table=tried, notes=tuple(words.cautions(plan))),

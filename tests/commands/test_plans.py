@@ -94,7 +94,7 @@ def test_a_harness_log_is_planned_for_how_that_starts_vllm_and_its_default_is_no
         assert form.code == (0 if own else 2), form.err
         assert "16384" not in form.out
         assert "8192" not in form.out
-        assert ("fill the server" in form.err) == (own and entry == "serve")
+        assert ("leave the server idle" in form.err) == (own and entry == "serve")
 
 
 # -- simulate ------------------------------------------------------------------------------------

@@ -277,7 +277,8 @@ class InspectLog(HarnessLog):
                 as_dict(config).get("max_connections")
             )
         self._models: Counter[str] = Counter()
-        self._counted_by_mock = False
+        self._counted_by_mock = self._counted_by_server = False
+        self._renders_agents = False
 
     @property
     def documents(self) -> int:
@@ -287,12 +288,19 @@ class InspectLog(HarnessLog):
         cap, counted = row["max_tokens"], row["input_tokens"]
         self._models[str(row["model"])] += 1
         rendered = self._reader.source.rendered  # then nobody counted or answered
-        if counted is None or rendered:
+        self._renders_agents |= rendered and bool(row["functions"])
+        by_mock = str(row["model"]).startswith(_MOCK)
+        if counted is None or rendered or self.counts_texts:
+            answer = row["output_tokens"]
+            if rendered:
+                answer = None
+            elif answer is None or by_mock:
+                answer = row["completion"]
             prompt = conversation(row["messages"], row)
-            answer = None if rendered else row["completion"]
             yield SentRequest(prompt=prompt, output_cap=cap, output=answer)
             return
-        self._counted_by_mock |= str(row["model"]).startswith(_MOCK)
+        self._counted_by_mock |= by_mock
+        self._counted_by_server = True
         yield SentRequest(prompt=counted, output_cap=cap, output=row["output_tokens"])
 
     def notes(self) -> Iterable[Note]:
@@ -304,3 +312,7 @@ class InspectLog(HarnessLog):
             yield note("several_models", models=counts)
         if self._counted_by_mock:
             yield note("counted_by_mock")
+        elif self._counted_by_server:
+            yield note("sharing_not_counted")
+        if self._renders_agents:
+            yield note("first_requests_only")

@@ -71,6 +71,11 @@ class LogSummary:
     )
 
     @property
+    def is_agent(self) -> bool:
+        """Whether samples are chains of requests, each sent when the one before has ended."""
+        return self.harness == "Inspect" and self.requests > self.documents
+
+    @property
     def output_limit(self) -> int | None:
         """The most tokens that an answer may have; None where the log sets no limit."""
         return max(map(int, self.output_caps), default=None)
@@ -87,6 +92,7 @@ class HarnessLog(ABC):
     shots: int | None = None
     order: str = AS_LOGGED  # in which the harness sent the requests
     concurrency: int | None = None
+    counts_texts: bool = False  # also where the log has the server's own counts
 
     def __init__(
         self, _: Sequence[Any] = (), reader: RecordReader | None = None

@@ -37,7 +37,11 @@ SENTENCES: dict[str, Template] = {
     "unused_with_log": "{option} was ignored: a log has the prompts and answers",
     "rolling_texts_whole": "{count:text} of loglikelihood_rolling counted whole, not in windows",
     "several_models": "its requests went to several models: {models}",
-    "counted_by_mock": "lengths from Inspect's mock model; --field messages counts them with yours",
+    "counted_by_mock": "lengths from Inspect's mock model: name --model, and messages are counted",
+    "sharing_not_counted": "lengths are the server's own counts; what prompts share is not known: "
+    "name --model, and messages are counted",
+    "first_requests_only": "an agent: only the first request of each sample is known before a run; "
+    "analyze a log of one",
 }
 
 

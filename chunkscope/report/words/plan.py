@@ -93,6 +93,7 @@ ASSUMED = (
 )  # joined in one line
 ACCURACY = "unlike_measured"  # how far predicted times were off
 BACKGROUND = (ACCURACY, "sliding_window")  # only in the details
+FIRST = ("prompts_refused", "agent_turns")  # said before the answer
 SENTENCES: dict[str, Template] = {
     "vllm_not_installed": "vLLM {version} (newest known)",
     "assumed_output": "{tokens} output tokens each (--max-output)",
@@ -146,6 +147,16 @@ SENTENCES: dict[str, Template] = {
     "no_window_hits": "no prefix hits are counted: no layer keeps all tokens",
     "states_not_aligned": "vLLM ends chunks at block borders to keep states: not simulated",
     "off_is_lost": "vLLM {version} cannot switch chunked prefill off: prompts may still be split",
+    "prompts_refused": "{count} of {of} prompts do not fit: max_model_len {context} leaves "
+    "{room} tokens for a prompt. A server refuses them, lm-eval cuts them, and no time below "
+    "counts them",
+    "agent_turns": "These are the {requests:request} of {samples:sample}, planned as if none "
+    "waited for another. Turns do wait, so the run takes longer than predicted; and more samples "
+    "at once than fit the KV cache make it slower, not faster",
+    "answers_are_lengths": "answers are as long as the numbers in {field} say",
+    "answers_are_texts": "answers are as long as the texts in {field}",
+    "media_not_timed": "images, audio and video are not counted: the time is that of the text",
+    "no_time": "no time is predicted: the longest request does not run with these settings",
     "other_profile": "the plan was made from another profile",
     "prompts_left_out": "left out: {count:prompt} too long for max_model_len",
     "trace_left_out": "left out: {count} of {of:request}, longer than max_model_len ({context})",
@@ -178,7 +189,7 @@ SENTENCES: dict[str, Template] = {
     # emitted forms
     "emit_spelled_out": "planned for --entry {entry}: defaults that differ here are spelled out",
     "emit_breaks_limits": "this does NOT keep the limits: {limits}",
-    "emit_in_flight": "send at least {requests:request} at once to fill the server",
+    "emit_in_flight": "send {requests:request} at once: fewer leave the server idle, more only wait",
     "emit_fill_in": "replace {names} with your own",
     "emit_config_blank": "write `--config FILE` with a space: vLLM ignores `--config=FILE`",
     "emit_lm_eval_memory": "gpu_memory_utilization is spelled out: lm-eval has its own default",
@@ -244,6 +255,11 @@ def listed(settings: Settings, default: Settings | None = None) -> str:
 
 def is_broken(plan: Plan) -> bool:
     return plan.advice.kind is AdviceKind.NO_SETTING
+
+
+def warnings(plan: Plan) -> list[str]:
+    """What has to be known before the answer is used."""
+    return [f"{sentence(one)}." for one in plan.notes if one.code in FIRST]
 
 
 def answer(plan: Plan) -> str:
@@ -330,9 +346,29 @@ def _gain(plan: Plan, gain: float | None) -> str:
     if advice.kind is AdviceKind.SET:
         return f"{throughput(gain)}{least and f', at least {least}'} (simulated).{_price(plan)}"
     if not (least and (other := advice.alternative)):
-        return "no other setting is more than 3 % faster (simulated)."
+        return (
+            f"no other setting is more than 3 % faster (simulated).{_for_nothing(plan)}"
+        )
     return (
         f"{listed(other)} gives {by(advice.gain)} throughput, but {least} (simulated)."
+    )
+
+
+def _for_nothing(plan: Plan) -> str:
+    """What the best other setting brings to those who stream, where it costs no time:
+    ` But max_num_batched_tokens 2,048 cuts the longest gap ...`"""
+    default, other = plan.default_run, plan.advice.alternative
+    best = next((run for run in plan.tried if run is not default), None)
+    if default is None or best is None or other is None:
+        return ""
+    before, after = ITL_MAX.value(default.figures), ITL_MAX.value(best.figures)
+    if before is None or after is None or 2 * after > before:
+        return ""
+    if best.figures.makespan_s > default.figures.makespan_s:
+        return ""
+    return (
+        f" If you stream answers, set {listed(other)}: at no cost in time, the longest gap "
+        f"between tokens is {seconds(after)} instead of {seconds(before)}."
     )
 
 
@@ -430,9 +466,8 @@ def setup(plan: Plan) -> str:
             f"{most}{least}{plural(tokens[-1], 'output token')} each ({source})"
         )
     sent = f" at {plan.request.arrivals}" if plan.request.is_open else ""
-    sent += (
-        f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
-    )
+    if plan.client_requests:
+        sent += f", {plan.client_requests:,} at once"
     prompts = plural(plan.refused.of, "prompt") + sent
     model, gpu = plan.model.load_name if plan.model else "Any model", plan.gpu
     place = where(
@@ -459,9 +494,9 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
         yield "memory", f"{memory.requested_gib:.1f} GiB", parts
     # The LLM class has all requests at once.
     many = plan.requests_in_flight if plan.deployment.entry is Entry.SERVE else None
-    is_free = not (plan.request.is_open or plan.request.concurrency or is_broken(plan))
+    is_free = not (plan.request.is_open or plan.client_requests or is_broken(plan))
     if many and memory and is_free:
-        yield "concurrency", f"{many:,}", "send at least this many at once"
+        yield "concurrency", f"{many:,}", _concurrency(plan, many)
     if (chunks := plan.chunks).prompts and chunks.size is not None:
         yield (
             "chunked",
@@ -473,6 +508,14 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
         yield "too long", f"{plan.refused.prompts:,}", f"{which}, lm-eval cuts them"
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
         yield "preempted", plural(times_preempted, "time"), "KV cache full"
+
+
+def _concurrency(plan: Plan, many: int) -> str:
+    if plan.in_flight is None:
+        return "requests at once fill the KV cache"
+    if many == plan.refused.of - plan.refused.prompts:
+        return "all of them: send all requests at once"
+    return "requests at once are as fast as more (simulated)"
 
 
 def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
@@ -518,7 +561,7 @@ def cautions(plan: Plan) -> Iterator[str]:
     shown = ASSUMED[
         : 1 + all(o.origin != "task" for o in plan.outputs)
     ]  # `setup` says these
-    yield from phrases(plan.notes, *shown, *BACKGROUND)
+    yield from phrases(plan.notes, *shown, *BACKGROUND, *FIRST)
 
 
 def phrases(notes: Sequence[Note], *left_out: str) -> list[str]:

@@ -189,8 +189,9 @@ def render_inspect(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
     # An answer that says what it used: the mock model would ask a tokenizer, over the network.
+    # It is over the limit of tokens, so that a sample ends: a stand-in's next turn is invented.
     answer = ModelOutput.from_content("mockllm/model", "no answer")
-    answer.usage = ModelUsage()
+    answer.usage = ModelUsage(output_tokens=2, total_tokens=2)
     logs = []
     for task in request["tasks"]:
         evaluated = inspect_ai.eval(
@@ -198,6 +199,7 @@ def render_inspect(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
             model=get_model("mockllm/model", custom_outputs=itertools.repeat(answer)),
             score=False,
             limit=request["limit"],
+            token_limit=1,
             log_dir=str(folder),
             log_format="eval",
             display="none",
