@@ -1,6 +1,6 @@
 """The budget: what each of its tables may hold, which file holds it, and reading it.
 
-The file is `--config FILE`, else chunkscope.toml, else pyproject.toml. In pyproject.toml
+The file is `--config FILE`, else chunkscope.toml, else pyproject.toml. In the last one
 the tables are [tool.chunkscope.gate...], elsewhere [gate...]. A table or key that is
 missing asks for nothing.
 """

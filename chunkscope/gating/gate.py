@@ -1,4 +1,4 @@
-"""`gate`: artefacts x budget -> checks, passed or failed, and how to mend the latter."""
+"""`gate`: artefacts x budget -> checks, passed or failed, and how to mend them."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -60,7 +60,7 @@ class BudgetLine:
 
     def text(self, comment: str) -> str:
         # JSON is TOML for text, whole numbers, true and false, and lists of text.
-        written = json.dumps(self.value, ensure_ascii=False)
+        written = json.dumps(self.value, ensure_ascii=False).replace("\x7f", r"\u007f")
         comment = comment or self.comment
         if comment:
             return f"{self.key} = {written}  # {comment}\n"
@@ -109,17 +109,20 @@ def without_gate(text: str, path: Path, head: str) -> str:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     if "gate" not in document:
         return text
-    kept = []
+    rest = ""
     in_gate = False
     for line in text.replace(head, "").splitlines(keepends=True):
         if line.startswith("["):
             name = line.strip("[] \t\r\n").partition(".")[0]
             in_gate = name.strip("\"' \t") == "gate"
         if not in_gate:
-            kept.append(line)
-    rest = "".join(kept)
+            rest += line
     del document["gate"]
-    if tomllib.loads(rest) != document:
+    try:
+        is_whole = tomllib.loads(rest) == document
+    except ValueError:
+        is_whole = False
+    if not is_whole:
         hint = "take its `gate` keys out yourself, or name another file with --config"
         raise InputError(f"{path} does not write the gate as [gate] tables", hint=hint)
     return rest

@@ -1,4 +1,4 @@
-"""[gate.settings]: are the committed settings of the engine still what `recommend` says?
+"""[gate.settings]: are committed settings of the engine still what `recommend` says?
 
 Compared is what the engine ends up with: an argument left out counts as vLLM's default.
 """

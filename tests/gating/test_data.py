@@ -155,22 +155,30 @@ def count(place, rows, name="rows.jsonl"):
     return place.save_profile(chunkscope.analyze(path))
 
 
+ANOTHER_ANSWER = [*ROWS[:3], {"prompt": "question 3", "answer": 9}]
+
+
 @pytest.mark.parametrize(
-    ("rows", "added", "removed"),
+    ("rows", "same"),
     [
-        pytest.param(ROWS[::-1], 0, 0, id="another order"),
-        pytest.param(
-            [*ROWS[:3], {"prompt": "question 9", "answer": 3}], 1, 1, id="as long"
-        ),
+        pytest.param(ROWS[::-1], True, id="another order"),
+        pytest.param(ANOTHER_ANSWER, False, id="another answer"),
+        pytest.param([*ROWS, ROWS[0]], False, id="a row twice"),
+        pytest.param(ROWS[:3], False, id="a row less"),
     ],
 )
-def test_rows_that_changed_fail_however_long_they_are(place, rows, added, removed):
+def test_changed_rows_fail_whatever_their_lengths(place, rows, same):
     commit(place, count(place, ROWS))
     count(place, rows)
     check = place.one(f'{BASE}content = "same"')
-    assert check.passed is (added == removed == 0)
-    counts = {"added": added, "removed": removed}
-    assert check.reason.values == {**counts, "before": 4, "now": len(rows)}
+    assert check.passed is same
+    assert check.value == ("same" if same else "changed")
+    assert check.reason.values == {"before": 4, "now": len(rows)}
+
+
+def test_changed_rows_are_accepted_where_any_content_is(place):
+    commit(place, count(place, ROWS))
+    count(place, ANOTHER_ANSWER)
     assert place.gate(f'{BASE}content = "any"\np50 = "900%"').passed
 
 

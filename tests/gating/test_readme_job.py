@@ -1,4 +1,4 @@
-"""The manual's job, hook and budget, run as they stand: offline, in a copy, on the sample data."""
+"""The manual's job, hook and budget, run as they stand: offline, on the sample data."""
 
 import gzip
 import json
@@ -43,7 +43,7 @@ def checkout(tmp_path: Path, prepared: Path) -> Path:
     return shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
 
 
-# This checkout's; `pip install` says what it would install: the environment is there already.
+# This checkout's; `pip install` only says what it would install.
 HERE = f"""
 chunkscope() {{ {shlex.quote(sys.executable)} -m chunkscope "$@"; }}
 python() {{ [ "$1 $2 $3" = "-m pip install" ] && (cd "$5" && pwd); }}

@@ -1,4 +1,4 @@
-"""[gate.settings]: committed settings of the engine beside what `recommend` says today."""
+"""[gate.settings]: committed settings beside what `recommend` says today."""
 
 from dataclasses import replace
 
