@@ -54,9 +54,8 @@ def _length_checks(
     allow_sample: bool,
 ) -> Iterator[Check]:
     for check in values.checks(limits):
-        if (
-            check.name == "data.min_rows"
-        ):  # how many there are is known of a sample, too
+        # How many rows there are is known of a sample, too.
+        if check.name == "data.min_rows":
             yield check
         else:
             yield of_all_data(check, datasets, allow_sample)

@@ -99,15 +99,21 @@ def from_flags(text: str, version: Version) -> CommittedSettings:
     for word in words:
         if "$" in word or "`" in word or not word.strip(OPERATORS):
             raise ValueError(f"a shell has to read {word!r}")
-    for before, word in pairwise(words):
-        if before.endswith("vllm") and word == "serve":
-            raise ValueError("more stands there than `vllm serve`")
-    if words and words[0] in OTHER_PROGRAMS:
-        raise ValueError(f"{words[0]} is another program")
-    starts_with_flags = any(word.startswith("-") for word in words[:2])
-    if len(words) > 1 and not starts_with_flags:
-        raise ValueError(f"{words[1]!r} is no flag")
+    if _are_of_a_script(words):
+        raise ValueError("it is more than `vllm serve` and its flags")
     return from_words(words, version)
+
+
+def _are_of_a_script(words: list[str]) -> bool:
+    """Another program's command, or one that starts vLLM further behind."""
+    if len(words) < 2:
+        return False
+    if not words[0].startswith("-") and not words[1].startswith("-"):
+        return True  # only the model may stand before the flags
+    starts_vllm = any(
+        before.endswith("vllm") and word == "serve" for before, word in pairwise(words)
+    )
+    return starts_vllm or words[0] in OTHER_PROGRAMS
 
 
 def from_words(words: list[str], version: Version) -> CommittedSettings:
