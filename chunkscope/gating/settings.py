@@ -101,7 +101,7 @@ def _accepted(
     file: str,
     committed: CommittedSettings,
     refusals: Sequence[Refusal],
-    release: Release,
+    running: Release,
 ) -> Iterator[Check]:
     """Would vLLM start with these arguments, and do what they say?"""
     checked = len(committed.settings.given()) + len(committed.others)
@@ -110,7 +110,7 @@ def _accepted(
         passed=True,
         subject=file,
         relation=Relation.ACCEPTED,
-        limit=release.text,
+        limit=running.text,
         value=checked,
         reason=note("gate_arguments_checked", checked=checked),
         key=("settings", "file"),
