@@ -29,6 +29,8 @@ from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
 AS_GOOD = "settings.as-good"
 MUST_BE = ("settings", "must_be")  # its place in the budget
+# What is None where vLLM does without it, or chooses by itself.
+OPTIONAL = (*UNUSUAL, "max_cudagraph_capture_size")
 # Other GPUs, or fewer bits in the KV cache, which may change scores, are never as good.
 ENGINE = (
     "tensor_parallel_size",
@@ -183,8 +185,8 @@ def _equal(
         limit: Fact = getattr(planned, name)
         value: Fact = getattr(actual, name)
         passed = limit == value
-        is_unknown = None in (limit, value) and name not in UNUSUAL
-        if passed and name in UNUSUAL:  # it is not worth a line
+        is_unknown = None in (limit, value) and name not in OPTIONAL
+        if passed and name in OPTIONAL:  # it is not worth a line
             continue
         if is_unknown and limit is None:  # vLLM's default, unless something is set
             passed = getattr(committed.settings, name) is None

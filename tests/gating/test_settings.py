@@ -113,6 +113,13 @@ def test_a_second_replica_is_not_equal(place):
     assert (check.passed, check.value) == (False, 2)
 
 
+def test_captured_graphs_that_the_plan_leaves_to_vllm_are_not_equal(place):
+    commit(place, save_plan(place), max_cudagraph_capture_size=1_024)
+    check = equal(place, "max_cudagraph_capture_size")
+    assert (check.passed, check.limit, check.value) == (False, None, 1_024)
+    assert check.reason is None, "a GPU is known"
+
+
 # -- as good ---------------------------------------------------------------------------
 
 
