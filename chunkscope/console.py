@@ -82,17 +82,28 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+# Options that do not change what a command makes, and those that make less of it: an
+# artefact's command is for making it once more, whole.
+_SWITCHES_OF_ONE_RUN = ("--json", "--details", "--quiet", "-q", "--check", "--anyway")
+_OPTIONS_OF_ONE_RUN = ("--emit", "--sample")
+
+
 def command() -> tuple[str, ...]:
-    """What was typed, for an artefact, but how to show it; bytes that are no UTF-8 are spelled."""
-    typed = (
-        word
-        for word in sys.argv[1:]
-        if word not in ("--json", "--details", "--quiet", "-q")
-    )
-    return (
-        "chunkscope",
-        *(os.fsencode(w).decode("utf-8", "backslashreplace") for w in typed),
-    )
+    """What was typed, for an artefact, without how to show it and without `--sample`.
+
+    Bytes that are no UTF-8 are spelled.
+    """
+    words = ["chunkscope"]
+    is_value = False  # of the option before, which is left out
+    for word in sys.argv[1:]:
+        option, equals, _ = word.partition("=")
+        if is_value:
+            is_value = False
+        elif option in _OPTIONS_OF_ONE_RUN:
+            is_value = not equals
+        elif word not in _SWITCHES_OF_ONE_RUN:
+            words.append(os.fsencode(word).decode("utf-8", "backslashreplace"))
+    return tuple(words)
 
 
 def is_terminal() -> bool:

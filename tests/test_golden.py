@@ -130,7 +130,6 @@ CASES: dict[str, tuple[str, ...]] = {
     "doctor-json": ("doctor vllm-0.28-cpu-steps.log --json",),
     "gate": (ANALYZE, RECOMMEND, "gate --init\ngate"),
     "gate-broken": (ANALYZE, RECOMMEND, DOCTOR, "gate --config strict.toml"),
-    "gate-update": (ANALYZE, "gate --update --config old.toml"),
     "gate-github": (f"gate {MEASURED_LONG} --config measured.toml --format github",),
     "gate-junit": (
         ANALYZE,
@@ -143,7 +142,7 @@ CASES: dict[str, tuple[str, ...]] = {
 CONFIGS = {"recommend-limits-broken": "[recommend]\nrequests = 400\n"}
 # Not an answer: help, details, something for another program.
 MORE = re.compile(
-    "--(?:help|emit|details|json|update|format (?:junit|github))|^(?:models|gpus)"
+    "--(?:help|emit|details|json|format (?:junit|github))|^(?:models|gpus)"
 )
 
 
@@ -256,9 +255,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "odd.jsonl").write_text('{"alpha": "some text", "beta": "other text"}\n')
     (folder / "strict.toml").write_text(STRICT)
     (folder / "measured.toml").write_text(MEASURED)
-    (folder / "old.toml").write_text(
-        "[gate.data]\np95 = 9000\n\nlongest_prompt = 8000  # words\n"
-    )
     (folder / "vllm.yaml").write_text("max-num-seqs: 2\nenforce-eager: true\n")
     return folder
 

@@ -1,187 +1,283 @@
-"""The budget: which file holds it, what may be asked, table by table, and reading it.
+"""The budget: what each of its tables may hold, which file holds it, and reading it.
 
-`--config FILE`, else chunkscope.toml, else pyproject.toml. In pyproject.toml the table is
-[tool.chunkscope.gate], elsewhere [gate]. A table or key that is missing asks for nothing. A limit
-that `gate --init` wrote carries the value of its day: `p95 = { limit = 3200, today = 2880 }`.
+The file is `--config FILE`, else chunkscope.toml, else pyproject.toml. In the last one
+the tables are [tool.chunkscope.gate...], elsewhere [gate...]. A table or key that is
+missing asks for nothing.
 """
 
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from types import GenericAlias
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, get_args
 
 import pydantic
+from pydantic_core import ErrorDetails, core_schema
 
-from chunkscope.artefacts.figures import BY_PROMISE
 from chunkscope.artefacts.files import read_text
-from chunkscope.artefacts.numbers import COUNT, SHARE, SIZE, TOKENS, Unit
+from chunkscope.artefacts.numbers import TOKENS, Unit, exceeds
 from chunkscope.errors import InputError
-from chunkscope.gating.check import Key, Relation
+from chunkscope.gating.check import UNITS, Relation
 
-BUDGET, PROJECT = Path("chunkscope.toml"), Path("pyproject.toml")
+BUDGET = Path("chunkscope.toml")
+PROJECT = Path("pyproject.toml")
 HINT = "write a budget with `chunkscope gate --init`"
-# What pydantic misses of a type; else a table.
-WANTED = {"tuple_type": "a list", "bool_type": "true or false", "string_type": "text"}
 
 
-# -- what may be limited ---------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A figure that a budget may limit, by its key there."""
+    """How a limit is written in the budget, and how a value has to stand to it."""
 
-    key: str
-    unit: Unit
-    relation: Relation = Relation.AT_MOST
+    unit_name: str
+    relation: Relation
 
-    def read(self, given: Any) -> float:
-        dated = isinstance(given, dict) and given.keys() == {"limit", "today"}
-        dated = (
-            dated
-            and type(given["today"]) in (int, float)
-            and 0 <= given["today"] < 1e18
-        )
-        return self.unit.read(given["limit"] if dated else given)
+    @property
+    def unit(self) -> Unit:
+        return UNITS[self.unit_name]
 
+    def is_kept(self, value: float, limit: float) -> bool:
+        if self.relation is Relation.AT_LEAST:
+            return not exceeds(limit, value)
+        return not exceeds(abs(value), limit)
 
-_FIGURES = tuple(
-    Limit(
-        key,
-        figure.unit,
-        Relation.AT_MOST if figure.less_is_better else Relation.AT_LEAST,
-    )
-    for key, figure in BY_PROMISE.items()
-)
-LENGTHS = (
-    *(Limit(key, TOKENS) for key in ("longest_prompt", "p50", "p95", "p99")),
-    Limit("min_rows", COUNT, Relation.AT_LEAST),
-    Limit("bad_rows", COUNT),
-    Limit("prefix_hit_rate", SHARE, Relation.AT_LEAST),
-    Limit("shared_prefix_tokens", TOKENS, Relation.AT_LEAST),
-)
-MOVES = tuple(Limit(key, SHARE, Relation.WITHIN) for key in ("p50", "p95", "max"))
-DATASETS = tuple(Limit(key, COUNT) for key in ("new_datasets", "vanished_datasets"))
-MEMORY = (
-    *(limit for limit in _FIGURES if limit.unit is SIZE),
-    Limit("kv_requests_of_p95", COUNT, Relation.AT_LEAST),  # predicted alone
-)
-SPEED = tuple(limit for limit in _FIGURES if limit.unit is not SIZE)
-OUTPUTS = (Limit("equal", SHARE, Relation.AT_LEAST),)
-LOG = (
-    *(Limit(key, COUNT) for key in ("findings", "refused_prompts")),
-    Limit("kv_use", SHARE),
-    Limit("prefix_hit_rate", SHARE, Relation.AT_LEAST),
-)
+    def read(self, written: object) -> float:
+        limit = self.unit.read(written)
+        if self.relation is Relation.AT_LEAST and limit <= 0:
+            raise ValueError(f"at least {self.unit.brief(limit)} is always true")
+        return limit
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: pydantic.GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
 
 
-# -- the tables ------------------------------------------------------------------------------------
+# TOML has no null, so None is only the default: no limit is set.
+MostTokens = Annotated[float | None, Limit("tokens", Relation.AT_MOST)]
+LeastTokens = Annotated[float | None, Limit("tokens", Relation.AT_LEAST)]
+MostCount = Annotated[float | None, Limit("count", Relation.AT_MOST)]
+LeastCount = Annotated[float | None, Limit("count", Relation.AT_LEAST)]
+MostShare = Annotated[float | None, Limit("share", Relation.AT_MOST)]
+LeastShare = Annotated[float | None, Limit("share", Relation.AT_LEAST)]
+MovedShare = Annotated[float | None, Limit("share", Relation.WITHIN)]
+MostSeconds = Annotated[float | None, Limit("seconds", Relation.AT_MOST)]
+MostSize = Annotated[float | None, Limit("GiB", Relation.AT_MOST)]
+LeastRate = Annotated[float | None, Limit("tokens/s", Relation.AT_LEAST)]
+
+Text = Annotated[str, pydantic.Field(min_length=1)]
+Texts = Annotated[tuple[Text, ...], pydantic.Strict(False)]  # TOML has only lists
 
 
-class _Table(pydantic.BaseModel):
+# -- the tables ------------------------------------------------------------------------
+
+
+class Table(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
 
-
-def _table(*limits: Limit, **fields: Any) -> Any:
-    for limit in limits:
-        fields[limit.key] = (Annotated[Any, pydantic.PlainValidator(limit.read)], None)
-    return pydantic.create_model("Table", __base__=_Table, **fields)
-
-
-TEXT = Annotated[str, pydantic.Field(min_length=1)]
-TEXTS = Annotated[tuple[TEXT, ...], pydantic.Strict(False)]  # TOML has only lists
-SWITCH, PLAN = (bool, False), (TEXT, "plan")
-LengthLimits = _table(*LENGTHS)
-MemoryLimits = _table(*MEMORY)
-MEMORY_LIMITS = (MemoryLimits | None, None)
-TABLES: dict[str, Any] = {
-    "data": _table(
-        *LENGTHS,
-        datasets=(TEXTS, ()),
-        max_model_len=(Annotated[Any, pydantic.PlainValidator(TOKENS.read)], None),
-        allow_sample=SWITCH,
-        of=(GenericAlias(dict, (str, LengthLimits)), {}),
-    ),
-    "drift": _table(
-        *MOVES,
-        *DATASETS,
-        baseline=(TEXT, ...),
-        content=(Literal["same", "any"], "any"),
-        allow_sample=SWITCH,
-    ),
-    "settings": _table(
-        file=(TEXT, ...),
-        form=(Literal["vllm-args", "vllm-yaml", "lm-eval"] | None, None),
-        must_be=(Literal["equal", "as-good"], "as-good"),
-        vllm_version=(TEXT | None, None),
-        allow=(TEXTS, ()),
-    ),
-    "memory": _table(setting=PLAN, predicted=MEMORY_LIMITS, measured=MEMORY_LIMITS),
-    "slo": _table(*SPEED),  # on the plan's predicted figures
-    "speed": _table(*SPEED, setting=PLAN),
-    "outputs": _table(*OUTPUTS, setting=PLAN),
-    "doctor": _table(*LOG),
-    "freshness": _table(
-        data=SWITCH, plan=SWITCH, verification=SWITCH, not_checked=(TEXTS, ())
-    ),
-}
-Budget = _table(**{name: (table | None, None) for name, table in TABLES.items()})
-KEYS = {f"{name}.{key}" for name, table in TABLES.items() for key in table.model_fields}
-KEYS |= {*TABLES, *(f"memory.predicted.{key}" for key in MemoryLimits.model_fields)}
+    @classmethod
+    def possible_limits(cls) -> dict[str, Limit]:
+        """What may be limited here, by its key."""
+        limits = {}
+        for key, field in cls.model_fields.items():
+            for part in field.metadata:
+                if isinstance(part, Limit):
+                    limits[key] = part
+        return limits
 
 
-# -- the file ------------------------------------------------------------------------------------
+class LengthLimits(Table):
+    """[gate.data.of.NAME], and a part of [gate.data]."""
+
+    longest_prompt: MostTokens = None
+    p50: MostTokens = None
+    p95: MostTokens = None
+    p99: MostTokens = None
+    min_rows: LeastCount = None
+    bad_rows: MostCount = None
+    prefix_hit_rate: LeastShare = None
+    shared_prefix_tokens: LeastTokens = None
+
+
+class DataTable(LengthLimits):
+    datasets: Texts = ()
+    max_model_len: Annotated[int | None, pydantic.PlainValidator(TOKENS.read)] = None
+    allow_sample: bool = False
+    of: dict[str, LengthLimits] = {}
+
+
+class DriftTable(Table):
+    baseline: Text
+    p50: MovedShare = None
+    p95: MovedShare = None
+    max: MovedShare = None
+    new_datasets: MostCount = None
+    vanished_datasets: MostCount = None
+    content: Literal["same", "any"] = "any"
+    allow_sample: bool = False
+
+
+class SettingsTable(Table):
+    file: Text
+    form: Literal["vllm-args", "vllm-yaml", "lm-eval"] | None = None
+    must_be: Literal["equal", "as-good"] = "as-good"
+    vllm_version: Text | None = None
+    allow: Texts = ()
+
+
+class MemoryLimits(Table):
+    activation_peak: MostSize = None
+    device_peak: MostSize = None
+    kv_requests_of_p95: LeastCount = None  # predicted only
+
+
+class MemoryTable(Table):
+    setting: Text = "plan"
+    predicted: MemoryLimits | None = None
+    measured: MemoryLimits | None = None
+
+
+class SpeedLimits(Table):
+    """[gate.slo], and a part of [gate.speed]; the keys are those of `BY_PROMISE`."""
+
+    makespan: MostSeconds = None
+    input_tokens_per_s: LeastRate = None
+    output_tokens_per_s: LeastRate = None
+    ttft_p50: MostSeconds = None
+    ttft_p95: MostSeconds = None
+    ttft_p99: MostSeconds = None
+    ttft_max: MostSeconds = None
+    itl_p50: MostSeconds = None
+    itl_p95: MostSeconds = None
+    itl_p99: MostSeconds = None
+    itl_max: MostSeconds = None
+    e2e_p50: MostSeconds = None
+    e2e_p95: MostSeconds = None
+    e2e_p99: MostSeconds = None
+    e2e_max: MostSeconds = None
+
+
+class SpeedTable(SpeedLimits):
+    setting: Text = "plan"
+
+
+class OutputsTable(Table):
+    equal: LeastShare = None
+    setting: Text = "plan"
+
+
+class DoctorTable(Table):
+    findings: MostCount = None
+    refused_prompts: MostCount = None
+    kv_use: MostShare = None
+    prefix_hit_rate: LeastShare = None
+
+
+class FreshnessTable(Table):
+    data: bool = False
+    plan: bool = False
+    verification: bool = False
+    not_checked: Texts = ()
+
+
+class Budget(Table):
+    """All tables; the checks have their order."""
+
+    data: DataTable | None = None
+    drift: DriftTable | None = None
+    settings: SettingsTable | None = None
+    memory: MemoryTable | None = None
+    slo: SpeedLimits | None = None  # of the plan's predicted figures
+    speed: SpeedTable | None = None
+    outputs: OutputsTable | None = None
+    doctor: DoctorTable | None = None
+    freshness: FreshnessTable | None = None
+
+
+# -- the file --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetFile:
     path: Path
-    budget: Any  # a Budget; what a table holds is checked when it is read
+    budget: Budget
     text: str
-    prefix: Key
 
 
 def find_budget(config: Path | None = None) -> BudgetFile:
-    path = config or (PROJECT if PROJECT.exists() and not BUDGET.exists() else BUDGET)
-    return parse_budget(
-        read_text(path, hint=f"run it where {path} is, or {HINT}"), path
-    )
+    """The budget of that file, else of the usual ones."""
+    path = config
+    if path is None:
+        path = PROJECT if PROJECT.exists() and not BUDGET.exists() else BUDGET
+    text = read_text(path, hint=f"run it where {path} is, or {HINT}")
+    return parse_budget(text, path)
 
 
 def parse_budget(text: str, path: Path) -> BudgetFile:
-    prefix = ("tool", "chunkscope", "gate") if path.name == PROJECT.name else ("gate",)
-    name = ".".join(prefix)
+    """The budget in a file's text; an InputError names the place of a mistake."""
     try:
-        table: Any = tomllib.loads(text)
+        document: dict[str, object] = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
-    for part in prefix:
-        outer, table = table, table.get(part) if isinstance(table, dict) else None
-    if not isinstance(table, dict):
+    if path.name == PROJECT.name:
+        document = _subtable(_subtable(document, "tool"), "chunkscope")
+    gate = document.get("gate")
+    name = gate_table(path)
+    if not isinstance(gate, dict):
         raise InputError(f"{path} has no [{name}] table", hint=HINT)
-    if near := get_close_matches("gate", outer.keys() - {"gate"}, cutoff=0.8):
-        raise InputError(f"{path}: {near[0]} is not known", hint="did you mean gate?")
+    misspelled = get_close_matches("gate", document.keys() - {"gate"}, cutoff=0.8)
+    if misspelled:
+        what = f"{path}: {misspelled[0]} is not known"
+        raise InputError(what, hint="did you mean gate?")
     try:
-        budget = Budget.model_validate(table)
+        budget = Budget.model_validate(gate)
     except pydantic.ValidationError as error:
-        raise _fault(error.errors(include_url=False)[0], f"{path}: {name}") from None
-    return BudgetFile(path=path, budget=budget, text=text, prefix=prefix)
+        raise _mistake(error.errors(include_url=False)[0], f"{path}: {name}") from None
+    return BudgetFile(path=path, budget=budget, text=text)
 
 
-def _fault(fault: Any, prefix: str) -> InputError:
+def gate_table(path: Path) -> str:
+    """What the gate's table is called in that file."""
+    return "tool.chunkscope.gate" if path.name == PROJECT.name else "gate"
+
+
+def _subtable(table: dict[str, object], key: str) -> dict[str, object]:
+    value = table.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _mistake(fault: ErrorDetails, prefix: str) -> InputError:
+    """What is wrong with one place, in a sentence."""
     place = [str(part) for part in fault["loc"]]
-    where, message = (
-        ".".join((prefix, *place)),
-        str(fault["msg"]).removeprefix("Value error, "),
-    )
+    where = ".".join((prefix, *place))
     if fault["type"] == "extra_forbidden":
-        near = get_close_matches(
-            ".".join(dict.fromkeys((place[0], place[-1]))), KEYS, cutoff=0.7
-        )
-        hint = f"did you mean gate.{near[0]}?" if near else "see `chunkscope help gate`"
+        alike = get_close_matches(f"{place[0]}.{place[-1]}", _keys(), cutoff=0.7)
+        if len(place) == 1:
+            alike = get_close_matches(place[0], Budget.model_fields, cutoff=0.7)
+        hint = "see `chunkscope help gate`"
+        if alike:
+            hint = f"did you mean gate.{alike[0]}?"
         return InputError(f"{where} is not known", hint=hint)
-    if fault["type"].endswith("_type"):
-        message = f"it has to be {WANTED.get(fault['type'], 'a table')}"
+    match fault["type"]:
+        case "tuple_type":
+            message = "it has to be a list"
+        case "bool_type":
+            message = "it has to be true or false"
+        case "string_type":
+            message = "it has to be text"
+        case "model_type" | "dict_type":
+            message = "it has to be a table"
+        case _:
+            message = fault["msg"].removeprefix("Value error, ")
     return InputError(f"{where}: {message}")
+
+
+def _keys() -> list[str]:
+    """What may stand in the tables: data.p95 and so on."""
+    keys = [f"memory.predicted.{key}" for key in MemoryLimits.model_fields]
+    for name, field in Budget.model_fields.items():
+        table: type[Table] = get_args(field.annotation)[0]
+        keys += [f"{name}.{key}" for key in table.model_fields]
+    return keys

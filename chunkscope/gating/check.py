@@ -1,6 +1,5 @@
 """A check: one line of the budget held against the artefacts, with both numbers."""
 
-import re
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -39,10 +38,12 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """`subject`: the dataset, setting or file it is about; `key`: its place in the budget.
+    """One thing that the gate looked at, and whether it is as the budget wants it.
 
-    `cause` is the stale artefact that it rests on. Of one that failed: `reason`, what is to be said
-    of the value; `remedy`, the command that makes today's state the one that is asked for.
+    `subject` is the dataset, setting or file it is about; `key` its place in the budget
+    where the name does not say it. `reason` explains the value. `cause` is the stale
+    artefact that the value rests on. `remedy` is a command that mends a failed check,
+    or that makes today's state the one that is asked for.
     """
 
     name: str
@@ -92,19 +93,19 @@ class GateResult(Shown):
 
     def line_of(self, check: Check) -> int | None:
         """Where the check stands in the budget file; else where its table begins."""
-        *table, key = check.place
-        header, inside, line = (
-            rf"\s*\[.*gate\.{'.'.join(map(re.escape, table))}\]",
-            False,
-            None,
-        )
-        for number, text in enumerate(self.text.replace('"', "").splitlines(), start=1):
-            if text.lstrip().startswith("["):
-                inside = bool(re.match(header, text))
-                line = number if inside else line
-            elif inside and re.match(rf"\s*{re.escape(key)}\s*=", text):
+        *tables, key = check.place
+        header = ".".join(("gate", *tables))
+        inside = False
+        line_of_table = None
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            text = line.replace('"', "").strip()
+            if text.startswith("["):
+                inside = text.partition("]")[0].endswith(header)
+                if inside:
+                    line_of_table = number
+            elif inside and text.partition("=")[0].strip() == key:
                 return number
-        return line
+        return line_of_table
 
     def to_json(self) -> dict[str, Any]:
         return {

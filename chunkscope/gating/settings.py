@@ -1,18 +1,22 @@
-"""[gate.settings]: are the committed engine arguments still what `recommend` says? Compared is what
-the engine ends up with: an argument left out counts as vLLM's default."""
+"""[gate.settings]: are committed settings of the engine still what `recommend` says?
 
+Compared is what the engine ends up with: an argument left out counts as vLLM's default.
+"""
+
+import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.note import note
+from chunkscope.artefacts.note import Fact, note
 from chunkscope.artefacts.numbers import exceeds
 from chunkscope.errors import InputError, UsageError
+from chunkscope.gating.budget import SettingsTable
 from chunkscope.gating.check import Check, Relation
-from chunkscope.gating.checks import Evidence, refused_prompts_check
-from chunkscope.gating.read_arguments import CommittedArguments, read_arguments
-from chunkscope.lengths.profile import Profile
+from chunkscope.gating.evidence import Datasets, Evidence
+from chunkscope.gating.lengths import refused_prompts_check
+from chunkscope.gating.read_settings import CommittedSettings, read_settings
+from chunkscope.gating.remedies import commands_of
 from chunkscope.planning.choose import WORTH
 from chunkscope.planning.engine_log import is_model
 from chunkscope.planning.plan import Plan
@@ -23,61 +27,112 @@ from chunkscope.vllm.flags import NEVER_WORKED, Release, flags_of, release
 from chunkscope.vllm.rules import NEWEST
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
+AS_GOOD = "settings.as-good"
+MUST_BE = ("settings", "must_be")  # its place in the budget
+# What is None where vLLM does without it, or chooses by itself.
+OPTIONAL = (*UNUSUAL, "max_cudagraph_capture_size")
+# Other GPUs, or fewer bits in the KV cache, which may change scores, are never as good.
+ENGINE = (
+    "tensor_parallel_size",
+    "data_parallel_size",
+    "enable_expert_parallel",
+    "kv_cache_dtype",
+)
 
-def check_settings(budget: Any, evidence: Evidence) -> Iterator[Check]:
-    plan, _ = evidence.need(Plan), evidence.need(Profile)
-    deployment = plan.deployment
-    try:
-        if budget.vllm_version:
-            deployment = replace(deployment, release=release(budget.vllm_version))
-    except UsageError as error:  # it stands in a file, not on the command line
-        raise InputError(f"settings.vllm_version: {error.message}") from None
-    committed = read_arguments(
-        evidence.path(budget.file), deployment.release.version, budget.form
-    )
+
+def check_settings(table: SettingsTable, evidence: Evidence) -> Iterator[Check]:
+    plan = evidence.need_plan()
+    evidence.need_profile()
+    path = evidence.path(table.file)
+    deployment = _deployment(plan, table)
+    committed = read_settings(path, deployment.release.version, table.form)
     deployment = replace(deployment, entry=committed.entry)
     actual = deployment.effective(committed.settings.over(committed.defaults))
-    yield from _accepted(committed, actual, deployment, budget.file)
-    yield from _unjudged(committed, plan, budget.allow)
+    memory = deployment.memory(actual, longest=plan.decision.longest)
+    refusals = [
+        *_refused_arguments(committed, deployment.release),
+        *deployment.refusals(actual, memory),
+    ]
+    checks = [
+        *_accepted(table.file, committed, refusals, deployment.release),
+        *_allowed(table.allow, committed, plan),
+    ]
+    names = NAMES if table.must_be == "equal" else ENGINE
+    equal = _equal(table.must_be, names, committed, plan.effective, actual)
     if not evidence.findings.plan_is_of_this_profile:
-        # Advice about other data is not what `recommend` says today.
-        stale = {
-            "relation": Relation.MADE_FROM,
-            "limit": "profile.json",
-            "value": "another",
-        }
-        yield _check(budget.must_be, "plan", passed=False, **stale)
-    elif budget.must_be == "equal":
-        yield from _equal(committed, plan.effective, actual)
+        checks.append(_stale_plan(table.must_be))
+    elif table.must_be == "equal":
+        checks += equal
     else:
-        yield from _as_good(evidence, deployment, actual)
+        checks += [*equal, *_as_good(evidence, deployment, actual)]
+    remedy = f"{commands_of(evidence.findings)['recommend']} --emit {committed.form}"
+    if committed.form == "vllm-yaml":  # other files may hold more than the settings
+        remedy += f" > {shlex.quote(str(path))}"
+    for check in checks:
+        by_hand = check.name == "settings.allow"
+        yield check if by_hand else replace(check, remedy=remedy)
 
 
-def _check(must_be: str, subject: str, *, passed: bool, **more: Any) -> Check:
-    name, key = f"settings.{must_be}", ("settings", "must_be")
-    return Check(name=name, subject=subject, passed=passed, key=key, **more)
+def _deployment(plan: Plan, table: SettingsTable) -> Deployment:
+    """The plan's, with the vLLM that the budget names."""
+    if table.vllm_version is None:
+        return plan.deployment
+    try:
+        return replace(plan.deployment, release=release(table.vllm_version))
+    except UsageError as error:  # it stands in a file, not on the command line
+        raise InputError(f"settings.vllm_version: {error.message}") from None
+
+
+def _stale_plan(must_be: str) -> Check:
+    """Advice about other data is not what `recommend` says today."""
+    return Check(
+        name=f"settings.{must_be}",
+        passed=False,
+        subject="plan",
+        relation=Relation.MADE_FROM,
+        limit="profile.json",
+        value="another",
+        key=MUST_BE,
+    )
+
+
+# -- what vLLM takes -------------------------------------------------------------------
 
 
 def _accepted(
-    committed: CommittedArguments, actual: Settings, deployment: Deployment, file: str
+    file: str,
+    committed: CommittedSettings,
+    refusals: Sequence[Refusal],
+    running: Release,
 ) -> Iterator[Check]:
-    refusals = [*_refusals(committed, deployment.release), *deployment.refusals(actual)]
-    about: dict[str, Any] = {"name": "settings.accepted", "key": ("settings", "file")}
-    about |= {"relation": Relation.ACCEPTED, "limit": deployment.release.text}
-    yield from (
-        Check(subject=x.argument, passed=False, reason=x, **about) for x in refusals
+    """Would vLLM start with these arguments, and do what they say?"""
+    checked = len(committed.settings.given()) + len(committed.others)
+    accepted = Check(
+        name="settings.accepted",
+        passed=True,
+        subject=file,
+        relation=Relation.ACCEPTED,
+        limit=running.text,
+        value=checked,
+        reason=note("gate_arguments_checked", checked=checked),
+        key=("settings", "file"),
     )
     if not refusals:
-        checked = len(committed.settings.given()) + len(committed.others)
-        reason = note("gate_arguments_checked", checked=checked)
-        yield Check(subject=file, passed=True, value=checked, reason=reason, **about)
+        yield accepted
+    for refusal in refusals:
+        subject = refusal.argument
+        yield replace(
+            accepted, passed=False, subject=subject, value=None, reason=refusal
+        )
 
 
-def _refusals(committed: CommittedArguments, running: Release) -> Iterator[Refusal]:
-    """A vLLM newer than those known here may have more flags: they have to be allowed."""
-    for one in committed.refusals:
-        if one.code != "argument_unknown" or running.version <= NEWEST:
-            yield one
+def _refused_arguments(
+    committed: CommittedSettings, running: Release
+) -> Iterator[Refusal]:
+    """A vLLM newer than those known may have more flags: those have to be allowed."""
+    for refusal in committed.refusals:
+        if refusal.code != "argument_unknown" or running.version <= NEWEST:
+            yield refusal
     for name, value in committed.others.items():
         if name in NEVER_WORKED and value != "1" and name in flags_of(running.version):
             yield Refusal(argument=name, code="argument_partial_prefills")
@@ -85,130 +140,157 @@ def _refusals(committed: CommittedArguments, running: Release) -> Iterator[Refus
             yield Refusal(argument=name, code="argument_other_file")
 
 
-def _unjudged(
-    committed: CommittedArguments, plan: Plan, allow: tuple[str, ...]
+def _allowed(
+    allow: tuple[str, ...], committed: CommittedSettings, plan: Plan
 ) -> Iterator[Check]:
+    """Arguments that nobody judges have to be allowed by name, as has another model."""
     allowed = {name.lstrip("-").replace("-", "_") for name in allow}
-    if judged := sorted(allowed & set(NAMES)):
-        what = f"settings.allow: {judged[0]} is compared with the plan, it cannot be allowed"
-        raise InputError(what, hint='take it out, or set must_be = "as-good"')
+    judged = sorted(allowed & set(NAMES))
+    if judged:
+        raise InputError(
+            f"settings.allow: {judged[0]} is compared with the plan, "
+            "it cannot be allowed",
+            hint='take it out, or set must_be = "as-good"',
+        )
     others = dict(committed.others)
-    if committed.model and not (plan.model and is_model(committed.model, plan.model)):
-        others = {"model": committed.model, **others}
+    model = committed.model
+    if model and not (plan.model and is_model(model, plan.model)):
+        others = {"model": model, **others}
     planned = plan.model.load_name if plan.model else "no model"
     for name, value in others.items():
         code = "gate_other_model" if name == "model" else "gate_unjudged"
+        reason = note(code, name=name, planned=planned)
         yield Check(
             name="settings.allow",
-            subject=name,
             passed=name in allowed,
+            subject=name,
             relation=Relation.ALLOWED,
             value=(value or "given")[:80],
-            reason=None if name in allowed else note(code, name=name, planned=planned),
+            reason=None if name in allowed else reason,
         )
+
+
+# -- equal -----------------------------------------------------------------------------
 
 
 def _equal(
-    committed: CommittedArguments, planned: Settings, actual: Settings
+    must_be: str,
+    names: Sequence[str],
+    committed: CommittedSettings,
+    planned: Settings,
+    actual: Settings,
 ) -> Iterator[Check]:
-    for name in NAMES:
-        limit, value = getattr(planned, name), getattr(actual, name)
-        if name in UNUSUAL and limit == value:
+    """Settings beside those of the plan, one by one."""
+    for name in names:
+        limit: Fact = getattr(planned, name)
+        value: Fact = getattr(actual, name)
+        passed = limit == value
+        is_unknown = None in (limit, value) and name not in OPTIONAL
+        if passed and name in OPTIONAL:  # it is not worth a line
             continue
-        explicit = getattr(committed.settings, name) is not None
-        is_known = limit is not None or name in UNUSUAL
-        passed = value == limit if is_known else not explicit
-        unknown = name not in UNUSUAL and not passed and None in (limit, value)
-        reason = note("gate_no_memory_model") if unknown else None
-        yield _check(
-            "equal", name, passed=passed, limit=limit, value=value, reason=reason
+        if is_unknown and limit is None:  # vLLM's default, unless something is set
+            passed = getattr(committed.settings, name) is None
+        no_memory_model = is_unknown and not passed
+        yield Check(
+            name=f"settings.{must_be}",
+            passed=passed,
+            subject=name,
+            limit=limit,
+            value=value,
+            reason=note("gate_no_memory_model") if no_memory_model else None,
+            key=MUST_BE,
         )
+
+
+# -- as good ---------------------------------------------------------------------------
 
 
 def _as_good(
     evidence: Evidence, deployment: Deployment, actual: Settings
 ) -> Iterator[Check]:
-    plan, profile = evidence.need(Plan), evidence.need(Profile)
+    """It refuses no prompt that the plan serves, and it is as fast."""
+    plan = evidence.need_plan()
     planned = plan.effective
-    gpus, split = (
-        (planned.parallel.gpus, actual.parallel.gpus),
-        planned.parallel == actual.parallel,
-    )
-    reason = note("gate_split_otherwise") if gpus[0] == gpus[1] and not split else None
-    about: dict[str, Any] = {"limit": gpus[0], "value": gpus[1], "reason": reason}
-    yield _check("as-good", "tensor_parallel_size", passed=split, **about)
-    # Fewer bits in the KV cache may be faster, and may change scores: never as good.
-    types = planned.kv_cache_dtype, actual.kv_cache_dtype
-    if types != (None, None):
-        same = types[0] == types[1]
-        yield _check(
-            "as-good", "kv_cache_dtype", passed=same, limit=types[0], value=types[1]
+    datasets = chosen_datasets(evidence.need_profile(), plan.request.dataset)
+    limit = 0
+    context = actual.max_model_len or sys.maxsize
+    if planned.max_model_len is not None:
+        limit = plan.refused.prompts
+        context = actual.max_model_len or 0
+    refused = refused_prompts_check(AS_GOOD, context, evidence, datasets, limit)
+    yield replace(refused, subject="max_model_len", key=MUST_BE)
+    if planned != actual and plan.tried:
+        comparison = simulate_beside_plan(plan, deployment, actual, datasets)
+        yield _as_fast(comparison, planned, actual)
+    else:
+        same = planned == actual
+        yield Check(
+            name=AS_GOOD,
+            passed=same,
+            subject="simulation",
+            relation=Relation.ACCEPTED,
+            reason=None if same else note("gate_not_simulated"),
+            key=MUST_BE,
         )
-    datasets = chosen_datasets(profile, plan.request.dataset)
-    # A shorter context is as good as long as it refuses no prompt that the plan serves.
-    limit = plan.refused.prompts if (room := planned.max_model_len) else 0
-    context = actual.max_model_len or (
-        0 if room else sys.maxsize
-    )  # not known: none is served
-    about = {"subject": "max_model_len", "key": ("settings", "must_be")}
-    yield refused_prompts_check(
-        "settings.as-good", context, evidence, datasets, limit, **about
-    )
-    yield _memory_check(plan, deployment, actual)
-    if (same := planned == actual) or not plan.tried:
-        reason = None if same else note("gate_not_simulated")
-        about = {"relation": Relation.ACCEPTED, "reason": reason}
-        yield _check("as-good", "simulation", passed=same, **about)
-        return
-    contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
-    room = min(contexts, default=1)  # what either of them takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedComparison:
+    """Settings beside those of the plan, on the plan's requests.
+
+    `times` is their score in units of the plan's, as `recommend` weighs settings; None
+    if they cannot run. `keeps_limits` if they break no limit that the plan keeps.
+    """
+
+    requests: int
+    times: float | None
+    keeps_limits: bool
+
+
+def simulate_beside_plan(
+    plan: Plan, deployment: Deployment, actual: Settings, datasets: Datasets
+) -> SimulatedComparison:
+    """Simulate a plan and other settings; the gate simulates nowhere else."""
+    planned = plan.effective
+    contexts = [settings.max_model_len or 0 for settings in (planned, actual)]
+    room = min((context for context in contexts if context), default=1)
     workload = draw(plan.request, deployment, datasets, room)
     simulator = Simulator(
         request=plan.request, deployment=deployment, workload=workload
     )
-    yield _simulation_check(simulator, planned, actual)
-
-
-def _memory_check(plan: Plan, deployment: Deployment, actual: Settings) -> Check:
-    """Larger steps and more requests cost KV cache: one request of full length must still fit."""
-    memory, context = (
-        deployment.memory(actual, longest=plan.decision.longest),
-        actual.max_model_len,
-    )
-    about: dict[str, Any] = {
-        "relation": Relation.AT_LEAST,
-        "limit": context or 1,
-        "unit": "tokens",
-    }
-    if memory is None or context is None:
-        about["reason"] = note("gate_no_memory_model")
-        return _check("as-good", "memory", passed=plan.effective == actual, **about)
-    code = "gate_kv_cache" if memory.starts else "gate_would_not_start"
-    code = code if memory.survives_logprobs else "gate_logprobs_do_not_fit"
-    about |= {"value": memory.kv_cache_tokens, "reason": note(code)}
-    return _check(
-        "as-good", "memory", passed=memory.holds(context) and memory.starts, **about
+    times = None
+    if simulator.attempt(actual) is not None:
+        times = simulator.against(actual, planned)
+    return SimulatedComparison(
+        requests=len(workload.requests),
+        times=times,
+        keeps_limits=simulator.keeps_limits(actual)
+        or not simulator.keeps_limits(planned),
     )
 
 
-def _simulation_check(
-    simulator: Simulator, planned: Settings, actual: Settings
+def _as_fast(
+    comparison: SimulatedComparison, planned: Settings, actual: Settings
 ) -> Check:
-    """By what `recommend` weighs settings with; and a limit that the plan keeps may not break."""
-    about: dict[str, Any] = {
-        "relation": Relation.AT_MOST,
-        "limit": 1 + WORTH,
-        "unit": "share",
-    }
-    if simulator.attempt(actual) is None:
-        about["reason"] = note("gate_cannot_run")
-        return _check("as-good", "simulation", passed=False, **about)
-    times = simulator.against(actual, planned)
-    keeps = simulator.keeps_limits(actual) or not simulator.keeps_limits(planned)
-    code = "gate_within_plan" if keeps else "gate_limit_breaks"
-    names = [n for n in NAMES if getattr(planned, n) != getattr(actual, n)]
-    reason = note(code, requests=len(simulator.workload.requests), names=names)
-    about |= {"value": times, "reason": reason}
-    return _check(
-        "as-good", "simulation", passed=keeps and not exceeds(times, 1 + WORTH), **about
+    """Within 3 % of the plan, and no limit breaks that the plan keeps."""
+    limit = 1 + WORTH
+    times = comparison.times
+    changed = [
+        name for name in NAMES if getattr(planned, name) != getattr(actual, name)
+    ]
+    code = "gate_within_plan" if comparison.keeps_limits else "gate_limit_breaks"
+    reason = note(code, requests=comparison.requests, names=changed)
+    if times is None:
+        reason = note("gate_cannot_run")
+    is_as_fast = times is not None and not exceeds(times, limit)
+    return Check(
+        name=AS_GOOD,
+        passed=is_as_fast and comparison.keeps_limits,
+        subject="simulation",
+        relation=Relation.AT_MOST,
+        limit=limit,
+        value=times,
+        unit="share",
+        reason=reason,
+        key=MUST_BE,
     )

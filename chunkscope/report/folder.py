@@ -7,9 +7,9 @@ from typing import Any
 
 from chunkscope._version import __version__
 from chunkscope.findings import Findings
-from chunkscope.gating.budget import DATASETS, MOVES, TABLES
+from chunkscope.gating.budget import DriftTable
 from chunkscope.gating.check import Check
-from chunkscope.gating.checks import drift
+from chunkscope.gating.lengths import MOVING, drift
 from chunkscope.planning.plan import Plan
 from chunkscope.report.runs import runs_table
 from chunkscope.report.section import Section, Table, table_of
@@ -211,10 +211,11 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
             "content": "same",
             "allow_sample": True,
         }
-        limits |= {spec.key: 0 for spec in DATASETS}
+        limits |= {"new_datasets": 0, "vanished_datasets": 0}
         if old.profile.tokenizer.digest == new.profile.tokenizer.digest:
-            limits |= {move.key: "0%" for move in MOVES}
-        checks = drift(TABLES["drift"](**limits), new.profile, old.profile)
+            limits |= dict.fromkeys(MOVING, "0%")
+        table = DriftTable.model_validate(limits)
+        checks = drift(table, new.profile, old.profile)
         data = tuple(check for check in checks if not check.passed)
     return ReportComparison(old=old, new=new, data=data)
 

@@ -220,7 +220,7 @@ NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "repor
         ("gate nowhere --init", 3, "nowhere"),
         *(
             (f"gate {how}", 2, "--init")
-            for how in ("--force", "--init --update", "--init --json")
+            for how in ("--force", "--init --json", "--init --format md")
         ),
         ("report nowhere", 3, "nowhere"),
         ("report --json --format md", 2, "--format"),

@@ -25,17 +25,28 @@ def test_a_length_passes_at_its_value_and_fails_below(place, key, limit):
     place.save_profile(data=range(101))
     assert place.one(f"[data]\n{key} = {limit}").passed
     failed = place.one(f"[data]\n{key} = {limit - 1}")
+    assert not failed.passed
     assert (failed.limit, failed.value, failed.unit) == (limit - 1, limit, "tokens")
-    place.save_profile(data=[limit - 1, limit, limit])
-    assert not place.one(f"[data]\n{key} = {limit - 1}").passed, (
-        "nothing is rounded in its favour"
-    )
 
 
-def test_rows_may_not_become_fewer_and_bad_ones_not_more(place):
+@pytest.mark.parametrize("key", ["p50", "p95", "p99", "longest_prompt"])
+def test_nothing_is_rounded_in_favour_of_a_length(place, key):
+    place.save_profile(data=[99, 100, 100])
+    assert not place.one(f"[data]\n{key} = 99").passed
+
+
+@pytest.mark.parametrize(
+    ("line", "passed"),
+    [
+        ("min_rows = 10", True),
+        ("min_rows = 11", False),
+        ("bad_rows = 2", True),
+        ("bad_rows = 1", False),
+    ],
+)
+def test_rows_may_not_become_fewer_and_bad_ones_not_more(place, line, passed):
     place.save_profile(of(dataset("a", [1] * 10, skipped=2)))
-    assert place.gate("[data]\nmin_rows = 10\nbad_rows = 2").passed
-    assert len(place.gate("[data]\nmin_rows = 11\nbad_rows = 1").failed) == 2
+    assert place.one(f"[data]\n{line}").passed is passed
 
 
 def test_a_dataset_must_be_there_and_have_rows(place):
@@ -48,47 +59,66 @@ def test_a_dataset_must_be_there_and_have_rows(place):
     ]
 
 
-def test_no_prompt_is_refused_at_exactly_its_length_and_the_output_of_its_dataset(
-    place,
-):
+@pytest.mark.parametrize(("context", "refused"), [(1_000, 0), (999, 1)])
+def test_a_prompt_needs_room_for_an_answer_of_256_tokens(place, context, refused):
     place.save_profile(data=[10, 744])
-    assert place.one("[data]\nmax_model_len = 1000").passed, (
-        "256 tokens unless a plan says"
-    )
-    failed = place.one("[data]\nmax_model_len = 999")
-    assert (failed.passed, failed.value) == (False, 1)
+    check = place.one(f"[data]\nmax_model_len = {context}")
+    assert (check.passed, check.value) == (refused == 0, refused)
+
+
+@pytest.mark.parametrize(("context", "refused"), [(1_000, 0), (999, 1)])
+def test_a_prompt_needs_room_for_the_answer_of_its_dataset(place, context, refused):
     plan = place.save_plan(place.save_profile(scored=[990], written=[700]))
     request = replace(plan.request, max_outputs={"scored": 1, "written": 300})
     replace(plan, request=request).save(place.reports / "plan.json")
-    assert place.one("[data]\nmax_model_len = 1000").passed
-    assert place.one("[data]\nmax_model_len = 999").value == 1
+    assert place.one(f"[data]\nmax_model_len = {context}").value == refused
+
+
+OWN_LIMITS = '[data.of.{}]\nlongest_prompt = 4999\np95 = "5K"'
 
 
 def test_a_dataset_can_have_limits_of_its_own(place):
     place.save_profile(short=[10], long=[5000])
-    budget = '[data.of.{}]\nlongest_prompt = 4999\np95 = "5K"'
-    checks = place.gate(budget.format("long")).checks
-    assert [(c.place[-1], c.passed) for c in checks] == [
-        ("longest_prompt", False),
-        ("p95", True),
-    ]
-    assert {(c.place[:-1], c.subject) for c in checks} == {
-        (("data", "of", "long"), "long")
-    }
-    assert place.gate(budget.format("short")).passed
-    assert not place.one(budget.format("lung")).passed
+    longest, p95 = place.gate(OWN_LIMITS.format("long")).checks
+    assert (longest.place, longest.passed) == (
+        ("data", "of", "long", "longest_prompt"),
+        False,
+    )
+    assert (p95.place, p95.passed) == (("data", "of", "long", "p95"), True)
+    assert longest.subject == p95.subject == "long"
+    assert place.gate(OWN_LIMITS.format("short")).passed
 
 
-def test_what_prompts_share_has_limits_where_it_is_known_of_all(place):
-    sizes = {"prompts": 2, "tokens": 200, "out_of_prompts": 2, "out_of_tokens": 200}
-    reuse = PrefixReuse(**sizes, common_tokens=64, cached_tokens=50)
-    same = dataset("a", [100] * 2, prefixes=reuse)
-    place.save_profile(of(same, dataset("empty", [])))
-    budget = '[data]\nprefix_hit_rate = "{}%"\nshared_prefix_tokens = {}'
-    assert place.gate(budget.format(25, 64)).passed
-    assert [c.value for c in place.gate(budget.format(26, 65)).failed] == [0.25, 64]
-    place.save_profile(of(same, dataset("b", [5])))
-    assert [c.value for c in place.gate(budget.format(1, 1)).failed] == [None, None]
+def test_limits_of_a_dataset_that_is_not_there_fail(place):
+    place.save_profile(short=[10])
+    check = place.one(OWN_LIMITS.format("shirt"))
+    assert (check.name, check.passed) == ("data.datasets", False)
+
+
+REUSE = PrefixReuse(
+    prompts=2,
+    tokens=200,
+    out_of_prompts=2,
+    out_of_tokens=200,
+    common_tokens=64,
+    cached_tokens=50,
+)
+SHARED = '[data]\nprefix_hit_rate = "{}%"\nshared_prefix_tokens = {}'
+
+
+def test_what_prompts_share_has_limits(place):
+    sharing = dataset("a", [100] * 2, prefixes=REUSE)
+    place.save_profile(of(sharing, dataset("empty", [])))
+    assert place.gate(SHARED.format(25, 64)).passed
+    failed = place.gate(SHARED.format(26, 65)).failed
+    assert [check.value for check in failed] == [0.25, 64]
+
+
+def test_what_only_some_prompts_share_is_not_known(place):
+    sharing = dataset("a", [100] * 2, prefixes=REUSE)
+    place.save_profile(of(sharing, dataset("b", [5])))
+    failed = place.gate(SHARED.format(1, 1)).failed
+    assert [check.value for check in failed] == [None, None]
 
 
 @pytest.mark.parametrize("line", ["p95 = 9000", "max_model_len = 9000"])
@@ -98,9 +128,11 @@ def test_a_sample_is_no_evidence_about_the_whole_unless_that_is_allowed(place, l
     assert not failed.passed
     assert failed.reason.values == {"dataset": "a", "rows": 1, "out_of": 100}
     assert place.one(f"[data]\n{line}\nallow_sample = true").passed
-    assert place.one("[data]\nmin_rows = 100").passed, (
-        "a sample does not make the data smaller"
-    )
+
+
+def test_a_sample_does_not_make_the_data_smaller(place):
+    place.save_profile(of(dataset("a", [5], sample=Sample(rows=1, out_of=100, seed=0))))
+    assert place.one("[data]\nmin_rows = 100").passed
 
 
 BASE = '[drift]\nbaseline = "baseline.json"\n'
@@ -137,14 +169,27 @@ def test_each_dataset_is_looked_at_as_well_as_all_together(place):
     assert passed == {"all together": True, "a": True, "b": False}
 
 
-def test_new_and_vanished_datasets_are_named(place):
+@pytest.fixture
+def changed_datasets(place):
+    """One dataset is new; one is gone, and one has no rows any more."""
     commit(place, profile(a=[1], gone=[1], empty=[1]))
     place.save_profile(a=[1], new=[1], empty=[])
-    assert not place.one(f'{BASE}content = "same"').passed, "content that nobody knows"
-    assert place.one(f"{BASE}new_datasets = 0").subject == "new"
-    failed = place.one(f"{BASE}vanished_datasets = 1")
+    return place
+
+
+def test_new_datasets_are_named(changed_datasets):
+    check = changed_datasets.one(f"{BASE}new_datasets = 0")
+    assert (check.passed, check.subject) == (False, "new")
+
+
+def test_vanished_datasets_are_counted_and_named(changed_datasets):
+    failed = changed_datasets.one(f"{BASE}vanished_datasets = 1")
     assert (failed.passed, failed.subject, failed.value) == (False, "gone, empty", 2)
-    assert place.one(f"{BASE}vanished_datasets = 2").passed
+    assert changed_datasets.one(f"{BASE}vanished_datasets = 2").passed
+
+
+def test_content_that_nobody_knows_fails(changed_datasets):
+    assert not changed_datasets.one(f'{BASE}content = "same"').passed
 
 
 ROWS = [{"prompt": f"question {n}", "answer": n} for n in range(4)]
@@ -155,50 +200,67 @@ def count(place, rows, name="rows.jsonl"):
     return place.save_profile(chunkscope.analyze(path))
 
 
+ANOTHER_ANSWER = [*ROWS[:3], {"prompt": "question 3", "answer": 9}]
+
+
 @pytest.mark.parametrize(
-    ("rows", "added", "removed"),
+    ("rows", "same"),
     [
-        pytest.param(ROWS[::-1], 0, 0, id="another order"),
-        pytest.param(
-            [*ROWS[:3], {"prompt": "question 9", "answer": 3}], 1, 1, id="as long"
-        ),
+        pytest.param(ROWS[::-1], True, id="another order"),
+        pytest.param(ANOTHER_ANSWER, False, id="another answer"),
+        pytest.param([*ROWS, ROWS[0]], False, id="a row twice"),
+        pytest.param(ROWS[:3], False, id="a row less"),
     ],
 )
-def test_rows_that_changed_fail_however_long_they_are(place, rows, added, removed):
+def test_changed_rows_fail_whatever_their_lengths(place, rows, same):
     commit(place, count(place, ROWS))
     count(place, rows)
     check = place.one(f'{BASE}content = "same"')
-    assert check.passed is (added == removed == 0)
-    counts = {"added": added, "removed": removed}
-    assert check.reason.values == {**counts, "before": 4, "now": len(rows)}
+    assert check.passed is same
+    assert check.value == ("same" if same else "changed")
+    assert check.reason.values == {"before": 4, "now": len(rows)}
+
+
+def test_changed_rows_are_accepted_where_any_content_is(place):
+    commit(place, count(place, ROWS))
+    count(place, ANOTHER_ANSWER)
     assert place.gate(f'{BASE}content = "any"\np50 = "900%"').passed
 
 
 @pytest.mark.parametrize(
-    "baseline",
+    "tokenizer",
     [
-        *(
-            {"digest": "1"},
-            {"chat_template": "1"},
-            {"special_tokens_added": 1},
-            {"kind": "none"},
-        ),
-        *(None, "{", '{"schema": "chunkscope/plan/1"}', "[1]"),
+        pytest.param(replace(TOKENIZER, digest="1"), id="digest"),
+        pytest.param(replace(TOKENIZER, chat_template="1"), id="chat_template"),
+        pytest.param(replace(TOKENIZER, special_tokens_added=1), id="special_tokens"),
+        pytest.param(replace(TOKENIZER, kind="none"), id="kind"),
     ],
 )
-def test_a_baseline_of_another_tokenizer_or_none_is_an_error_that_names_it(
-    place, baseline
-):
+def test_a_baseline_of_another_tokenizer_is_an_error_that_names_it(place, tokenizer):
     made = place.save_profile(data=[5])
-    if isinstance(baseline, dict):
-        commit(place, replace(made, tokenizer=replace(TOKENIZER, **baseline)))
-    elif baseline:
-        place.write("baseline.json", baseline)
+    commit(place, replace(made, tokenizer=tokenizer))
+    with pytest.raises(InputError, match=r"baseline\.json was counted with another"):
+        place.gate(f'{BASE}p95 = "900%"')
+
+
+@pytest.mark.parametrize("text", ["{", '{"schema": "chunkscope/plan/1"}', "[1]"])
+def test_a_baseline_that_is_no_profile_is_an_error_and_not_replaced(place, text):
+    place.save_profile(data=[5])
+    place.write("baseline.json", text)
     with pytest.raises(InputError, match=r"baseline\.json") as error:
         place.gate(f'{BASE}p95 = "900%"')
-    assert ("cp " in error.value.hint) == (baseline is None), (
-        "nothing that is there is replaced"
-    )
+    assert "cp " not in error.value.hint
+
+
+def test_a_missing_baseline_is_an_error_with_the_command_that_makes_it(place):
+    place.save_profile(data=[5])
+    with pytest.raises(InputError, match=r"baseline\.json") as error:
+        place.gate(f'{BASE}p95 = "900%"')
+    assert "cp " in error.value.hint
+
+
+def test_todays_profile_is_no_baseline(place):
+    place.save_profile(data=[5])
     with pytest.raises(InputError, match="today's profile"):
         place.gate('[drift]\nbaseline = "reports/profile.json"\np95 = "10%"')
 

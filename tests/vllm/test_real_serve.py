@@ -11,7 +11,7 @@ import subprocess
 import pytest
 import yaml
 
-from chunkscope.gating.read_arguments import from_words
+from chunkscope.gating.read_settings import from_words
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.enums import Mode, Target
 from chunkscope.vllm.flags import release
@@ -145,7 +145,7 @@ def test_what_is_a_fault_here_is_refused_there_and_nothing_else(served, installe
     version = release(installed[0]).version
     for words in WORDS:
         refused = served["words", words] is None
-        assert refused is bool(from_words(words, version).refusals), words
+        assert refused is bool(from_words(shlex.split(words), version).refusals), words
 
 
 def test_the_options_are_the_installed_vllms(installed):

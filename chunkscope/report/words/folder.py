@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from chunkscope.artefacts.numbers import gib, number, plural
 from chunkscope.findings import Findings
 from chunkscope.gating.check import Check
-from chunkscope.gating.gate import stale
+from chunkscope.gating.remedies import stale
 from chunkscope.report.words import plan, runs, sentence
 from chunkscope.verification.result import Verification
 

@@ -22,7 +22,7 @@ COUNTED = {
 }
 COMMENTS = {  # of the budget that `gate --init` writes: its lines by table and key
     "head": """# What `chunkscope gate` checks: it exits 1 when one of these fails.
-# Written by `chunkscope gate --init`; `today` is the value of that day (times in s).
+# Written by `chunkscope gate --init`, with the values of that day in parentheses.
 # In pyproject.toml the same tables are called [tool.chunkscope.gate...].
 """,
     "data.datasets": "must be there",
@@ -39,17 +39,10 @@ COMMENTS = {  # of the budget that `gate --init` writes: its lines by table and 
 }
 
 
-def _rows_changed(added: int | None, removed: int | None, before: int, now: int) -> str:
-    if added is None or removed is None:
-        return f"{before:,} rows before, {now:,} now"
-    changed = min(added, removed)
-    counts = {
-        "changed": changed,
-        "added": added - changed,
-        "removed": removed - changed,
-    }
-    parts = [f"{count:,} {what}" for what, count in counts.items() if count]
-    return f"{', '.join(parts)}{' of ' * bool(parts)}{before:,} rows"
+def _rows(before: int, now: int) -> str:
+    if before == now:
+        return f"{now:,} rows"
+    return f"{before:,} rows before, {now:,} now"
 
 
 SENTENCES: dict[str, Template] = {
@@ -70,7 +63,7 @@ SENTENCES: dict[str, Template] = {
     "gate_sample_only": "only {rows} of {out_of} rows of {dataset} counted (see allow_sample)",
     "gate_refused_prompts": "vLLM refuses prompts over {context} less {output} output tokens; the "
     "longest of {of} has {longest}",
-    "gate_rows": _rows_changed,
+    "gate_rows": _rows,
     "gate_rows_unknown": "not all rows were read, here or for the baseline",
     "gate_moved": lambda before, now: f"{number(before)} before, {number(now)} now",
     "gate_no_memory_model": "not known without `chunkscope recommend --model --gpu`",
@@ -87,10 +80,6 @@ SENTENCES: dict[str, Template] = {
     "gate_arguments_checked": "{checked:argument} checked",
     "gate_other_model": "the plan is for {planned}",
     "gate_unjudged": 'it may change memory or speed; `allow = ["{name}"]` accepts it',
-    "gate_split_otherwise": "as many GPUs, split differently",
-    "gate_kv_cache": "the KV cache, predicted",
-    "gate_would_not_start": "vLLM would not start: the driver needs some of that memory",
-    "gate_logprobs_do_not_fit": "prompt logprobs, which vLLM does not profile, would not fit",
     "gate_cannot_run": "it cannot run (predicted)",
     "gate_within_plan": "of the plan's, predicted with {requests} requests; different: {names}",
     "gate_limit_breaks": "predicted to break a limit that the plan keeps; different: {names}",
@@ -164,9 +153,15 @@ def remedy(*checks: Check) -> Iterator[str]:
     if first.cause:
         yield f"{sentence(first.cause)}. Affected: {', '.join(names)}."
     if first.remedy:
-        accepts = first.remedy.startswith(("cp ", "chunkscope gate "))
-        purpose = (
-            "The plan's settings" if " --emit " in first.remedy else "To make it again"
-        )
         what = "it" if first.cause else named(names, 3)
-        yield f"{f'To accept {what}' if accepts else purpose}: {first.remedy}"
+        yield f"{_purpose(first.remedy, what)}: {first.remedy}"
+
+
+def _purpose(command: str, what: str) -> str:
+    if command.startswith("cp "):
+        return f"To accept {what}"
+    if " --init --force" in command:
+        return f"To accept {what}, write all limits anew from today's results"
+    if " --emit " in command:
+        return "The plan's settings"
+    return "To make it again"
