@@ -263,11 +263,10 @@ class FailureReader:
             return
         if self.failure and self.error and self.error.line >= self.failure.line:
             return
-        reason = shortened(error[0].lstrip("."))
-        # What is raised while it serves may quote a prompt.
-        quotes = not (error[2] or "").startswith(PROMPTLESS)
-        if stage is Stage.SERVING and quotes:
-            reason = None
+        reason = None
+        # What else is raised while it serves may quote a prompt.
+        if stage is not Stage.SERVING or (error[2] or "").startswith(PROMPTLESS):
+            reason = shortened(error[0].lstrip("."))
         self.error = LoggedFailure(
             kind=Failure.DIED, line=line, error=error[1], reason=reason
         )
