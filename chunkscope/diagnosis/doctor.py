@@ -50,7 +50,8 @@ def doctor(
 ) -> Diagnosis:
     """What limited vLLM, by its logs or /metrics; servers are watched for `seconds`.
 
-    A source is the path of one server's log (`-`: standard input) or a server's address.
+    A source is the path of one server's log (`-`: standard input) or a server's
+    address.
 
     >>> log = "tests/diagnosis/logs/vllm-0.28-cpu-does-not-fit.log"
     >>> doctor(log).symptoms[0].title.code
@@ -111,7 +112,7 @@ def _each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
 def diagnosed(
     start: EngineStart, context: Context = NOTHING, finished: int | None = None
 ) -> EngineStart:
-    """With what limited it. `finished`: the requests that a server says it has answered."""
+    """With what limited it. `finished`: the requests that a server has answered."""
     plan = context.plan
     if mismatch(plan, start.facts):
         plan = None
@@ -129,7 +130,7 @@ def diagnosed(
     start = replace(
         start,
         differences=_differences(start, plan),
-        phases=phases(start.windows, limit),
+        phases=phases(start.windows, limit, ended=start.failure is not None),
     )
     case = Case(
         start=start,
@@ -140,11 +141,11 @@ def diagnosed(
     return replace(start, symptoms=find_symptoms(case))
 
 
-# -- what it is held against -----------------------------------------------------------------
+# -- what it is held against ---------------------------------------------------
 
 
 def mismatch(plan: Plan | None, facts: EngineFacts) -> list[Note]:
-    """Why the plan is not about this engine; what the log does not name may be the plan's."""
+    """Why the plan is not about this engine. What the log does not say may fit."""
     if plan is None:
         return []
     if not _may_be_its_model(plan, facts):
@@ -204,7 +205,7 @@ def _shape(facts: EngineFacts, context: Context) -> ModelShape | None:
 
 
 def _differences(start: EngineStart, plan: Plan | None) -> tuple[Difference, ...]:
-    """Where the engine has not what the plan sets. What it does not say is no difference."""
+    """Where the engine has not what the plan sets, as far as it says what it has."""
     if plan is None:
         return ()
     actual = start.settings.given()

@@ -1,4 +1,4 @@
-"""What limits an engine, as rows: each sees one engine and says nothing without evidence."""
+"""What limits an engine, as rows: none says anything without evidence."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from chunkscope.vllm.log.facts import FIXED_SIZES
 from chunkscope.vllm.log.failures import Failure, Status
 from chunkscope.vllm.log.start import Bound, EngineStart, RefusedPrompts, Symptom
 
-# Tokens of a step that vLLM takes by itself at the least, on any GPU and in any version.
+# Tokens of a step that vLLM takes by itself at the least, on any GPU and in any
+# version.
 SMALLEST_DEFAULT = 2_048
 LITTLE = 0.05  # of the busy time: not worth a word
 _STARVED = 3.0  # times as long: a decode step with a prompt in it
@@ -57,13 +58,15 @@ class Case:
         return small
 
     def more_room(self, on_gpu: Note) -> Note:
-        """How the KV cache could be larger: by the argument that fixed it, or by the device."""
+        """How the KV cache gets larger, by the argument that fixed it or the device."""
         for name in FIXED_SIZES:
             if name in self.start.arguments:
                 is_server = self.start.last_line == 0
                 # A server's metrics have the size in bytes, whatever it was set by.
                 unsure = is_server and name == "kv_cache_memory_bytes"
-                return note("change_fixed_size", argument=spelled(name), or_on_cpu=unsure)
+                return note(
+                    "change_fixed_size", argument=spelled(name), or_on_cpu=unsure
+                )
         return note("change_more_kv_cpu") if self.on_cpu else on_gpu
 
 
@@ -77,7 +80,7 @@ class Evidence:
     title: Note | None = None
 
 
-# -- what ended an engine, what was lost -----------------------------------------------------
+# -- what ended an engine, what was lost ---------------------------------------
 
 
 def _ended(case: Case) -> Evidence | None:
@@ -109,8 +112,8 @@ def _change_after_end(case: Case) -> Note:
 def _compiling_took_it(case: Case, figures: dict[str, float]) -> bool:
     """Would the engine start the next time?
 
-    Compiling takes one more embedding (hardware/memory.py), which is seldom more than half of
-    the weights.
+    Compiling takes one more embedding (hardware/memory.py), which is seldom more than
+    half of the weights.
     """
     facts = case.start.facts
     if facts.enforce_eager or facts.found_compiled:
@@ -171,11 +174,11 @@ def _room_for_context(case: Case) -> Note:
     return case.more_room(note("change_auto_fit"))
 
 
-# -- what the time went into -----------------------------------------------------------------
+# -- what the time went into ---------------------------------------------------
 
 
 def _held_back(case: Case, bound: Bound, weight: float = 1.0) -> Evidence | None:
-    """By the share of the busy time for which this was the bound; None where it is little."""
+    """That a bound held for a part of the busy time; None where it is little."""
     start = case.start
     part = start.share_of(bound)
     if part < LITTLE:
@@ -246,7 +249,8 @@ def _shorter_queue(case: Case) -> Note:
     others = max(start.share_of(Bound.KV), start.share_of(Bound.SEQS))
     if case.small_steps or others >= LITTLE:
         return note("change_queue_last")
-    # A budget that is not known may be what makes them wait: then it is not said to be fine.
+    # A budget that is not known may be what makes them wait: then it is not said to be
+    # fine.
     if start.lines_of(_BUDGET, "arguments"):
         return note("change_queue")
     return note("change_queue_budget_unknown")
@@ -291,7 +295,7 @@ def _preempted(case: Case) -> Evidence | None:
     return Evidence(effect=each, notes=[seen])
 
 
-# -- what was set ----------------------------------------------------------------------------
+# -- what was set --------------------------------------------------------------
 
 
 def _few_hits(case: Case) -> Evidence | None:
@@ -326,7 +330,7 @@ def _eager(case: Case) -> Evidence | None:
     return Evidence(effect=0.25, notes=[], lines=lines)
 
 
-# -- all of them -----------------------------------------------------------------------------
+# -- all of them ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

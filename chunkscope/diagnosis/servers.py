@@ -1,7 +1,7 @@
 """Servers that run: their metrics over a while, as the windows that a log would have.
 
-Counters are exact, where a log has rates over windows. Running and waiting requests and the use
-of the KV cache are read each time.
+Counters are exact, where a log has rates over windows. Running and waiting requests and
+the use of the KV cache are read each time.
 """
 
 import asyncio
@@ -50,7 +50,9 @@ def watch(addresses: Sequence[str], seconds: float) -> list[WatchedServer]:
     """All of these servers at once, for so long."""
 
     async def together() -> list[WatchedServer]:
-        return await asyncio.gather(*(_watch(address, seconds) for address in addresses))
+        return await asyncio.gather(
+            *(_watch(address, seconds) for address in addresses)
+        )
 
     return asyncio.run(together())
 
@@ -78,9 +80,7 @@ async def _watch(address: str, seconds: float) -> WatchedServer:
     return watched(connection.address, server, readings)
 
 
-def watched(
-    address: str, server: Server, readings: Sequence[Reading]
-) -> WatchedServer:
+def watched(address: str, server: Server, readings: Sequence[Reading]) -> WatchedServer:
     """What a server did between the first reading and the last."""
     before = readings[0].metrics
     after = readings[-1].metrics

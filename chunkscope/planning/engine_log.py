@@ -1,4 +1,4 @@
-"""vLLM's log: a file, compressed or not, or stdin; and what an engine that ran here measured."""
+"""vLLM's log, a file or stdin, and what an engine that ran here measured."""
 
 import os
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _WEIGHTS_OFF = 0.1
 _WEIGHTS_OFF_GIB = 0.1
 _DEVICE_OFF = 0.05  # a difference in memory that no driver makes
 
-# -- a log -----------------------------------------------------------------------------------
+# -- a log ---------------------------------------------------------------------
 
 
 def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
@@ -42,7 +42,8 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     InputError if it is none, or if several servers write into it.
     """
     shown = "standard input" if name == STDIN else name
-    hint = f"give what vLLM {dotted(OLDEST)} or newer wrote to stdout and stderr, at level INFO"
+    oldest = dotted(OLDEST)
+    hint = f"give what vLLM {oldest} or newer wrote to stdout and stderr, at level INFO"
     path = None if name == STDIN else Path(name)
     if path is not None and (path.is_dir() or not path.exists()):
         raise InputError(f"no such log: {name}", hint=hint)
@@ -59,8 +60,8 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
         reader.feed(b"", last=True)
     if reader.mixed_line is not None:
         raise InputError(
-            f"several servers write into {shown} at once (see line {reader.mixed_line:,})",
-            hint="give the log of one server: `docker compose logs SERVICE`, `kubectl logs POD`",
+            f"two servers write into {shown} at once (see line {reader.mixed_line})",
+            hint="give one server's log, as from `docker compose logs SERVICE`",
         )
     if is_metrics and not reader.understood:
         raise InputError(
@@ -74,7 +75,7 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
 
 
 def engine_starts(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:
-    """The starts of an engine in a log; InputError if it does not say which vLLM wrote it."""
+    """The starts in a log; InputError if it does not say which vLLM wrote it."""
     reader = LogReader()
     read_log(os.fspath(log), reader)
     starts = reader.starts()
@@ -83,7 +84,7 @@ def engine_starts(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:
     return starts
 
 
-# -- what an engine measured -----------------------------------------------------------------
+# -- what an engine measured ---------------------------------------------------
 
 
 def measured_in(
@@ -101,10 +102,11 @@ def measured_in(
     for candidate in starts:
         if _kv_cache_tokens(candidate):
             start = candidate
-    difference = _difference(start, deployment, settings)
-    if difference is not None:
+    other = _other_engine(start, deployment, settings)
+    other = other or _other_machine(start.facts, deployment, settings)
+    if other:
         raise UsageError(
-            f"{name} is the log of {difference}", hint="plan for the same engine"
+            f"{name} is the log of {other}", hint="plan for the same engine"
         )
     tokens = _kv_cache_tokens(start)
     if tokens is None:
@@ -122,7 +124,7 @@ def measured_in(
 
 
 def _kv_cache_tokens(start: EngineStart) -> int | None:
-    """Or what vLLM said would have fitted, where one request of max_model_len did not."""
+    """Or what vLLM said would have fitted, where its longest request did not."""
     if start.facts.kv_cache_tokens:
         return start.facts.kv_cache_tokens
     failure = start.failure
@@ -132,17 +134,11 @@ def _kv_cache_tokens(start: EngineStart) -> int | None:
     return round(longest) if longest else None
 
 
-def _difference(
+def _other_engine(
     start: EngineStart, deployment: Deployment, settings: Settings
 ) -> str | None:
-    """What else a log is of than of the engine that is planned; None if it may be its own."""
+    """What engine a log is of, if not of the one that is planned."""
     facts = start.facts
-    shape = deployment.shape
-    gpu = deployment.gpu
-    bill = deployment.memory(settings)
-    if bill is None or shape is None or gpu is None:
-        hint = "name them: --model llama-3.1-8b --gpu h200"
-        raise UsageError("--log needs the model and the GPU that wrote it", hint=hint)
     planned = deployment.release
     logged = release(facts.version or planned.text)
     if logged.version[:2] != planned.version[:2]:
@@ -157,6 +153,19 @@ def _difference(
     dtype = start.settings.kv_cache_dtype
     if dtype != settings.kv_cache_dtype:
         return f"an engine with kv_cache_dtype {dtype or 'auto'}"
+    return None
+
+
+def _other_machine(
+    facts: EngineFacts, deployment: Deployment, settings: Settings
+) -> str | None:
+    """What GPU or model a log is of, if not of those that are planned."""
+    shape = deployment.shape
+    gpu = deployment.gpu
+    bill = deployment.memory(settings)
+    if bill is None or shape is None or gpu is None:
+        hint = "name them: --model llama-3.1-8b --gpu h200"
+        raise UsageError("--log needs the model and the GPU that wrote it", hint=hint)
     held_gib = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0)
     device_gib = facts.device_gib or max(held_gib, bill.total_gib)
     if abs(device_gib / bill.total_gib - 1) > _DEVICE_OFF:
@@ -174,7 +183,7 @@ def _difference(
     return None
 
 
-# -- which model it is of --------------------------------------------------------------------
+# -- which model it is of ------------------------------------------------------
 
 
 def local_model(name: str) -> ModelShape | None:

@@ -1,4 +1,4 @@
-"""A diagnosis as sections: what limited the engine and what to change, then what it did."""
+"""A diagnosis as sections: what limited the engine, what to change, what it did."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -20,7 +20,7 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
     sentences = [doctor.answer(diagnosis)]
     if count == 1 and diagnosis.symptoms:
         sentences.append(doctor.remedy(diagnosis.symptoms[0]))
-    notes = tuple(sentence(note) for note in diagnosis.notes)
+    notes = tuple(sentence(warning) for warning in diagnosis.notes)
     parts = [Section(sentences=tuple(sentences), notes=notes)]
     places = list(enumerate(diagnosis.engines, start=1))
     for place, engine in places[-MOST_ENGINES:]:
@@ -30,9 +30,9 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
 
 def _engine(engine: EngineStart, place: int, count: int) -> Iterator[Section]:
     sentences = [doctor.happened(engine)]
-    for number, symptom in enumerate(engine.symptoms[:MOST_SYMPTOMS]):
+    for rank, symptom in enumerate(engine.symptoms[:MOST_SYMPTOMS]):
         said = f"{doctor.title(symptom)} {doctor.remedy(symptom)}"
-        if number > 0:
+        if rank > 0:
             sentences.append(f"Also: {said}")
         elif count > 1:  # of the only engine the first is said on top
             sentences.append(said)
@@ -49,7 +49,7 @@ def _engine(engine: EngineStart, place: int, count: int) -> Iterator[Section]:
     yield Section(title="Memory", table=_memory(engine), details=True)
 
 
-# -- tables ----------------------------------------------------------------------------------
+# -- tables --------------------------------------------------------------------
 
 
 def _bounds(engine: EngineStart) -> Table | None:

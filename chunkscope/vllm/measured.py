@@ -17,10 +17,10 @@ _SIZES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredFit:
-    """Of the last engine in a log that got so far: the memory model is shifted as a whole.
+    """Of the last engine in a log that got so far: it shifts the memory model.
 
-    At the log's own settings the KV cache has the tokens that it says, and elsewhere as many
-    fewer or more than predicted as it was off there.
+    At the log's own settings the KV cache has the tokens that it says, and elsewhere as
+    many fewer or more than predicted as it was off there.
     """
 
     log: str
@@ -33,7 +33,7 @@ class MeasuredFit:
     def applied(
         self, bill: Memory, settings: Settings, *, at_log: Memory, model: MemoryModel
     ) -> Memory:
-        """A predicted bill, off by as much as `at_log`: what is predicted at the log's settings."""
+        """A predicted bill, off by as much as that at the log's settings, `at_log`."""
         if self.kv_cache_tokens is None:
             return bill
         layout = model.kv_layout

@@ -1,7 +1,7 @@
-"""What vLLM says of itself in its log: each message by the words that no other line has.
+"""What vLLM says of itself in its log: each message by words that no other line has.
 
-The names of a pattern's groups are the names of facts. Read in the sources of 0.10.2 to 0.27.0
-and the wheels of 0.28.0 to 0.32.0.
+The names of a pattern's groups are the names of facts. Read in the sources of 0.10.2 to
+0.27.0 and the wheels of 0.28.0 to 0.32.0.
 """
 
 import ast
@@ -50,7 +50,8 @@ FIXED_SIZES = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
 # Messages that begin or are more than facts. The first comes every ten seconds.
 PERIODIC = "Avg prompt throughput: "
 STEP = "context requests, "
-# The words before "(v" are not enough: an engine that dies dumps its configuration, too.
+# The words before "(v" are not enough: an engine that dies dumps its configuration,
+# too.
 STARTED = "Initializing a V1 LLM engine (v"
 ARGUMENTS = "non-default args: "
 BANNER = "█  version "
@@ -58,7 +59,8 @@ REFUSED_PROMPT = "decoder prompt (length"
 REFUSED_REQUEST = "maximum context length is "
 
 _NUMBER = r"\d+(?:\.\d+)?"
-# Words of a message, and the pattern of the message. In a line with several the first counts.
+# Words of a message, and the pattern of the message. In a line with several the first
+# counts.
 MESSAGES = {
     PERIODIC: r"(?:Engine (?P<engine>\d+): |(?P<engines>\d+) Engines Aggregated: )?"
     rf"Avg prompt throughput: (?P<prompt_tokens_per_s>{_NUMBER}) tokens/s, "
@@ -103,8 +105,9 @@ MESSAGES = {
     REFUSED_PROMPT: (
         r"prompt \(length (?P<length>\d+)\).*?maximum model length of (?P<limit>\d+)"
     ),
-    # 0.10 to 0.17 say "you requested T tokens (N in the messages, ...)" or "your request has N
-    # input tokens". Of a text that no tokenizer could make short enough no tokens are told.
+    # 0.10 to 0.17 say "you requested T tokens (N in the messages, ...)" or "your
+    # request has N input tokens". Of a text that no tokenizer could make short enough
+    # no tokens are told.
     REFUSED_REQUEST: r"context length is (?P<limit>\d+) tokens"
     r"(?:.*?(?:prompt contains (?:at least )?|request has |tokens \()(?P<length>\d+) "
     r"in(?:put tokens| the ))?",
@@ -187,10 +190,10 @@ def _value(text: str, kind: type) -> Value | None:
 def arguments_in(text: str) -> dict[str, Value]:
     """Non-default arguments of the engine: numbers, switches and named choices.
 
-    Free text is left out, whatever its name: it may be a path, a key or a prompt. So is what
-    stands in a nested configuration: it is another's.
+    Free text is left out, whatever its name: it may be a path, a key or a prompt. So is
+    what stands in a nested configuration: it is another's.
 
-    >>> arguments_in("{'api_key': ['x'], 'max_num_seqs': 8, 'other': {'max_num_seqs': 2}}")
+    >>> arguments_in("{'api_key': ['x'], 'max_num_seqs': 8, 'it': {'max_num_seqs': 2}}")
     {'max_num_seqs': 8}
     """
     outer = text.partition("{")[2]

@@ -1,6 +1,7 @@
-"""Why an engine ended, by its log, for `verify` (whose engine it is) and `doctor` (anybody's).
+"""Why an engine ended, by its log.
 
-The lines differ by version; each pattern was read in 0.10.2 to 0.32.0.
+`verify` asks it of its own engines and `doctor` of anybody's. The lines differ by
+version; each pattern was read in 0.10.2 to 0.32.0.
 """
 
 import re
@@ -10,7 +11,8 @@ from enum import StrEnum
 
 from chunkscope.vllm.log.lines import peeled
 
-# What an engine does before it is ready, by the last line that tells. Bars end in a return.
+# What an engine does before it is ready, by the last line that tells. Bars end in a
+# return.
 STARTING = {
     "loading weights": (
         r"starting to load model|loading (model from|weights on|\w+ checkpoint)"
@@ -122,7 +124,8 @@ ENTRY = 'bin/vllm", line'
 # What tells of a failure of vLLM, even where nothing of vLLM came before it.
 TELLING = (*SIGNS, *LOGPROB_FRAMES, ENTRY)
 STOPPING = "[shutdown] "
-# How the system says that it killed a process, and how vLLM misses one: a sign, and the words.
+# How the system says that it killed a process, and how vLLM misses one: a sign, and the
+# words.
 KILLS = {
     "Killed": r"Killed(?:$|  | pr)",  # a shell, the kernel, Docker, Kubernetes
     "oom_kill": r"oom_kill",  # SLURM
@@ -134,8 +137,8 @@ KILLS = {
     "initialization failed": r"': -9\b",  # vLLM, by the process
 }
 _KILLED = re.compile("|".join(KILLS.values()))
-# A parent process tells a cause after its consequence, and the sampler's after the error it came
-# from: of several kinds the lowest counts, then the first.
+# A parent process tells a cause after its consequence, and the sampler's after the
+# error it came from: of several kinds the lowest counts, then the first.
 _RANKS = {Failure.OOM_SAMPLER: 0, Failure.KILLED: 2, Failure.DIED: 2}
 _USUAL_RANK = 1
 # Raised by vLLM when arguments or the model do not go together.
@@ -171,7 +174,7 @@ _COUNTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedFailure:
-    """`figures` are the numbers of its line, in GiB or tokens; `error` the kind of error raised.
+    """`figures` are the numbers of its line, in GiB or tokens; `error` was raised.
 
     `reason` is vLLM's own sentence, which cannot have a prompt: no other text is kept.
     """
@@ -272,7 +275,7 @@ class FailureReader:
         )
 
     def ended(self, *, ready: bool, last_line: int) -> LoggedFailure | None:
-        """What ended it: if it never was ready, an error after which it said nothing more."""
+        """What ended it: before it was ready, an error after which it said no more."""
         failure = self.failure
         error = self.error
         if failure is None:
@@ -287,7 +290,7 @@ class FailureReader:
 
 
 def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
-    """Why an engine of ours ended, in vLLM's own words; None when the log does not say."""
+    """Why an engine of ours ended, in vLLM's words; None if the log does not say."""
     lines = log.splitlines()
     stage = Stage.SERVING if started else Stage.BEGINNING
     reader = FailureReader()

@@ -1,8 +1,8 @@
 """One line of a log as vLLM wrote it, whatever was put before it.
 
-vLLM writes `(EngineCore pid=7) INFO 11-15 12:18:31 [core.py:114] text`, with colours or without.
-Docker, Kubernetes and journald write something before it, so what is vLLM's is looked for
-anywhere in the line.
+vLLM writes `(EngineCore pid=7) INFO 11-15 12:18:31 [core.py:114] text`, with colours or
+without. Docker, Kubernetes and journald write something before it, so what is vLLM's is
+looked for anywhere in the line.
 """
 
 import re
@@ -34,8 +34,9 @@ _YEAR_S = 366 * 86_400.0
 class LogLine:
     """`text` is the message alone where vLLM's stamp stands before it.
 
-    `process` is one of those that a server has once ("EngineCore_DP0"), and `writer` tells it
-    from the process of another server. Both are empty where the line does not say.
+    `process` is one of those that a server has once ("EngineCore_DP0"), and `writer`
+    tells it from the process of another server. Both are empty where the line does not
+    say.
     """
 
     number: int
@@ -48,7 +49,8 @@ class LogLine:
 def peeled(raw: bytes, number: int) -> LogLine:
     """What vLLM wrote, out of what the line has become.
 
-    >>> line = peeled(b"vllm-1 | (EngineCore pid=7) INFO 11-15 12:18:31 [core.py:114] Hi", 1)
+    >>> raw = b"vllm-1 | (EngineCore pid=7) INFO 11-15 12:18:31 [core.py:114] Hi"
+    >>> line = peeled(raw, 1)
     >>> line.process, line.writer, line.text
     ('EngineCore', 'vllm-1 | 7', 'Hi')
     """
@@ -80,5 +82,5 @@ def _second_of_year(time: re.Match[str]) -> float | None:
 
 
 def seconds_between(first: float, at: float) -> float:
-    """Less than half a year: lines have no year, so from December to January is forward."""
+    """Less than half a year: no year is named, and January comes after December."""
     return (at - first + _YEAR_S / 2) % _YEAR_S - _YEAR_S / 2

@@ -1,7 +1,7 @@
-"""Lines of one server's log -> the starts of its engine, each until the next or the end.
+"""Lines of one server's log -> the starts of its engine, each until the next.
 
-Memory is constant: figures are added up as they come, and nothing else of a line is kept, since
-it may hold a prompt or a key.
+Memory is constant: figures are added up as they come, and nothing else of a line is
+kept, since it may hold a prompt or a key.
 """
 
 import re
@@ -42,7 +42,7 @@ class LogReader:
         self._rest = b""
 
     def feed(self, data: bytes, *, last: bool = False) -> None:
-        """An unended line waits for more, unless it is the `last`; one without end is cut."""
+        """A line waits for its end, unless it is the `last`; one without end is cut."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:CUT]
         if last:
@@ -119,7 +119,8 @@ class StartReader:
     def is_over(self, sign: str, process: str) -> bool:
         """Does a message begin the next start?
 
-        The engines of one server (data parallel) start together, each in a process of its own.
+        The engines of one server (data parallel) start together, each in a process of
+        its own.
         """
         if sign not in _BEGINNINGS:
             return False
@@ -130,7 +131,7 @@ class StartReader:
         return bool(self._started)
 
     def is_of_its_server(self, line: LogLine) -> bool:
-        """False where a process writes again after another of its name: there are two servers."""
+        """False where a process writes again after another of its name did."""
         if not line.process:
             return True
         writers = self._writers.setdefault(line.process, [])

@@ -11,12 +11,12 @@ from chunkscope.vllm.log.failures import LoggedFailure
 from chunkscope.vllm.log.windows import LogWindow, peak
 from chunkscope.vllm.settings import Settings, Value
 
-# -- what a log says -------------------------------------------------------------------------
+# -- what a log says -----------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
 class StepTally:
-    """Logged steps (`--enable-logging-iteration-details`): the difference is a prompt's cost."""
+    """Decode steps with and without a prompt (`--enable-logging-iteration-details`)."""
 
     decoding: int = 0
     decoding_ms: float = 0.0
@@ -49,7 +49,7 @@ class StepTally:
 
 @dataclass(slots=True, kw_only=True)
 class RefusedPrompts:
-    """Prompts longer than the context; of some, a log says only that 400 was answered."""
+    """Prompts longer than the context. Of some only the answer 400 is logged."""
 
     count: int = 0
     unexplained: int = 0
@@ -69,7 +69,7 @@ class RefusedPrompts:
         return max(self.count, self.unexplained)
 
 
-# -- what is made of it ----------------------------------------------------------------------
+# -- what is made of it --------------------------------------------------------
 
 
 class Bound(StrEnum):
@@ -101,8 +101,8 @@ class LoadPhase:
 class Symptom:
     """One thing that limited an engine.
 
-    `effect` only orders them: the share of its time where that is known, 1 where it ended the
-    engine, and a rank by judgement for what was merely set.
+    `effect` only orders them: the share of its time where that is known, 1 where it
+    ended the engine, and a rank by judgement for what was merely set.
     """
 
     rule: str
@@ -122,7 +122,7 @@ class Difference:
     actual: Value
 
 
-# -- both ------------------------------------------------------------------------------------
+# -- both ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +165,15 @@ class EngineStart:
     @property
     def prompt_tokens(self) -> float:
         """As the rates of the windows add up."""
-        return sum(window.prompt_tokens_per_s * window.seconds for window in self.windows)
+        return sum(
+            window.prompt_tokens_per_s * window.seconds for window in self.windows
+        )
 
     @property
     def output_tokens(self) -> float:
-        return sum(window.output_tokens_per_s * window.seconds for window in self.windows)
+        return sum(
+            window.output_tokens_per_s * window.seconds for window in self.windows
+        )
 
     @property
     def busy_s(self) -> float:

@@ -1,4 +1,4 @@
-"""The windows of a log: what an engine did between two of the lines that it writes by the clock."""
+"""The windows of a log: what an engine did between two of its periodic lines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ _LONGEST_S = 600.0  # farther apart, nothing was logged between: the engine was 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWindow:
-    """Rates are means over it, counts are of its end, or peaks where windows were joined."""
+    """Rates are means over it, counts are of its end, or peaks if two were joined."""
 
     end_s: float
     seconds: float
@@ -60,7 +60,7 @@ class Timeline:
         self._interval_s: float | None = None  # the least time between two lines
 
     def add(self, words: dict[str, str], at: float | None, line: int) -> None:
-        """Of the periodic line with these words, `at` seconds after the first of the log."""
+        """For the periodic line with these words, `at` seconds after the first line."""
         seconds = self._seconds_until(at)
         end_s = at
         if end_s is None:
@@ -96,7 +96,8 @@ class Timeline:
     def _seconds_until(self, at: float | None) -> float:
         """How long the rates of a line are meant for.
 
-        It is the time since vLLM last reckoned them, which it does without a word while idle.
+        It is the time since vLLM last reckoned them, which it does without a word while
+        idle.
         """
         last = self.windows[-1] if self.windows else None
         usual = self._interval_s or INTERVAL_S
