@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import filterfalse
 from pathlib import Path
 
 from chunkscope._version import __version__
@@ -63,28 +64,27 @@ def doctor(
         gpu=find_gpu(gpu) if gpu else None,
         model=model,
     )
-    if not sources:
+    names = [os.fspath(source) for source in sources]
+    if not names:
         raise UsageError(
             "no log and no server was named", hint="name one, such as vllm.log"
         )
-    names = [os.fspath(source) for source in sources]
     engines: list[EngineStart] = []
     notes: list[Note] = []
     lines = 0
     understood = 0
-    for name in names:
-        if not _is_address(name):
-            reader = LogReader()
-            notes += read_log(name, reader)
-            lines += reader.lines
-            understood += reader.understood
-            for start in reader.starts():
-                engines.append(diagnosed(replace(start, source=name), context))
-    addresses = [name for name in names if _is_address(name)]
-    if addresses:
-        for server in watch(addresses, seconds):
-            notes += server.notes
-            engines.append(diagnosed(server.start, context, server.finished))
+    for name in filterfalse(_is_address, names):
+        reader = LogReader()
+        notes += read_log(name, reader)
+        lines += reader.lines
+        understood += reader.understood
+        for start in reader.starts():
+            engines.append(diagnosed(replace(start, source=name), context))
+    addresses = list(filter(_is_address, names))
+    servers = watch(addresses, seconds) if addresses else []
+    for server in servers:
+        notes += server.notes
+        engines.append(diagnosed(server.start, context, server.finished))
     for engine in engines:
         notes += mismatch(context.plan, engine.facts)
     return Diagnosis(

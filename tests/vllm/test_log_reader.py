@@ -366,8 +366,8 @@ def test_without_prompts_in_steps_no_slowdown_is_known() -> None:
 LIMIT = "This model's maximum context length is 2048 tokens"
 TOO_LONG = [
     "The decoder prompt (length 2100) is longer than the maximum model length of 2048",
-    f"{LIMIT}. However, you requested 8 output tokens and your prompt contains at least "
-    "2100 input tokens, for a total of",
+    f"{LIMIT}. However, you requested 8 output tokens and your prompt contains at "
+    "least 2100 input tokens, for a total of",
     f"{LIMIT}. However, your prompt contains 2100 input tokens, which exceeds this "
     "limit even without any output tokens",
     f"{LIMIT}. However, your request has 2100 input tokens. Please reduce the length",

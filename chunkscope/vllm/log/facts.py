@@ -120,11 +120,18 @@ _RENAMED = {
     "device_config": "device",
     "chunked_prefill_enabled": "enable_chunked_prefill",
 }
-_KINDS: dict[str, type] = {}
-for _record in (EngineFacts, Settings):
-    for _field in fields(_record):
-        if _field.name != "settings":
-            _KINDS[_field.name] = get_args(_field.type)[0]
+
+
+def _kinds() -> dict[str, type]:
+    """The type of each fact and setting: `int` where the field is `int | None`."""
+    kinds = {}
+    for field in (*fields(EngineFacts), *fields(Settings)):
+        if field.name != "settings":
+            kinds[field.name] = get_args(field.type)[0]
+    return kinds
+
+
+_KINDS = _kinds()
 # The configuration names the context as max_seq_len: a draft model has a max_model_len.
 _IN_CONFIG = (_KINDS.keys() | _RENAMED.keys()) - {"max_model_len", "version"}
 # max_seq_len=4096, or dtype='auto'
