@@ -12,6 +12,7 @@ _SIZES = (
     "max_num_seqs",
     "gpu_memory_utilization",
     "max_model_len",
+    "max_cudagraph_capture_size",
 )
 
 
