@@ -1,27 +1,31 @@
 """Logs and servers -> a diagnosis. The same for the command line and for Python."""
 
 import os
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import filterfalse
 from pathlib import Path
 
 from chunkscope._version import __version__
 from chunkscope.artefacts.files import Name
 from chunkscope.artefacts.note import Note, note
-from chunkscope.diagnosis.diagnosis import Diagnosis, Difference, EngineReport
+from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.diagnosis.phases import phases
-from chunkscope.diagnosis.rules import Engine, find_symptoms
+from chunkscope.diagnosis.rules import Case, find_symptoms
 from chunkscope.diagnosis.servers import watch
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import Gpu, find_gpu
 from chunkscope.lengths.profile import Profile
-from chunkscope.models import find_model
+from chunkscope.models import ModelShape, find_model
 from chunkscope.planning.engine_log import is_model, read_log, weigh_otherwise
 from chunkscope.planning.plan import Plan
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.reader import EngineStart, LogReader
-from chunkscope.vllm.settings import OWN
+from chunkscope.vllm.log.reader import LogReader
+from chunkscope.vllm.log.start import Difference, EngineStart
+
+OTHER_GPU = 0.05  # a difference in memory that no driver makes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,6 @@ class Context:
 
 
 NOTHING = Context()
-OTHER_GPU = 0.05  # a difference in memory that no driver makes
 
 
 def doctor(
@@ -48,132 +51,168 @@ def doctor(
 ) -> Diagnosis:
     """What limited vLLM, by its logs or /metrics; servers are watched for `seconds`.
 
-    A source is the path of a log (`-`: standard input) or the address of a server.
+    A source is the path of one server's log (`-`: standard input) or a server's
+    address.
 
-    >>> doctor("tests/diagnosis/logs/vllm-0.28-cpu-does-not-fit.log").symptoms[0].title.code
+    >>> log = "tests/diagnosis/logs/vllm-0.28-cpu-does-not-fit.log"
+    >>> doctor(log).symptoms[0].title.code
     'ended_context_too_long'
     """
-    planned = None if plan is None else Plan.load(plan)
-    sent = None if profile is None else Profile.load(profile)
     context = Context(
-        plan=planned, profile=sent, gpu=find_gpu(gpu) if gpu else None, model=model
+        plan=None if plan is None else Plan.load(plan),
+        profile=None if profile is None else Profile.load(profile),
+        gpu=find_gpu(gpu) if gpu else None,
+        model=model,
     )
-    if not sources:
+    names = [os.fspath(source) for source in sources]
+    if not names:
         raise UsageError(
             "no log and no server was named", hint="name one, such as vllm.log"
         )
-    reports: list[EngineReport] = []
+    engines: list[EngineStart] = []
     notes: list[Note] = []
-    logs: list[LogReader] = []
-    names = [os.fspath(source) for source in sources]
-    urls = [
-        name for name in names if "://" in name or name.partition(":")[2].isdecimal()
-    ]
-    for name in names:
-        if name not in urls:
-            logs.append(LogReader())
-            notes += read_log(name, logs[-1])
-            reports += [report_of(start, name, context) for start in logs[-1].starts()]
-    for reading in watch(urls, seconds) if urls else ():
-        notes += reading.notes
-        reports.append(
-            report_of(reading.start, reading.address, context, reading.finished)
-        )
-    notes += [n for report in reports if (n := mismatch(context.plan, report.facts))]
+    lines = 0
+    understood = 0
+    for name in filterfalse(_is_address, names):
+        reader = LogReader()
+        notes += read_log(name, reader)
+        lines += reader.lines
+        understood += reader.understood
+        for start in reader.starts():
+            engines.append(diagnosed(replace(start, source=name), context))
+    addresses = list(filter(_is_address, names))
+    servers = watch(addresses, seconds) if addresses else []
+    for server in servers:
+        notes += server.notes
+        engines.append(diagnosed(server.start, context, server.finished))
+    for engine in engines:
+        notes += mismatch(context.plan, engine.facts)
     return Diagnosis(
-        engines=tuple(reports),
-        lines=sum(log.lines for log in logs),
-        understood=sum(log.understood for log in logs),
-        notes=tuple({note.code + repr(note.values): note for note in notes}.values()),
+        engines=tuple(engines),
+        lines=lines,
+        understood=understood,
+        notes=_each_once(notes),
         version=__version__,
     )
 
 
-def report_of(
-    start: EngineStart,
-    source: str,
-    context: Context = NOTHING,
-    finished: int | None = None,
-) -> EngineReport:
-    """`finished`: the requests that a server says it has answered."""
-    if mismatch(context.plan, start.facts):
-        context = replace(context, plan=None)
-    deployment = _deployment(start.facts, context)
-    default = deployment.effective() if deployment else OWN
-    seqs = start.arguments.get("max_num_seqs") or default.max_num_seqs
-    engine = Engine(
+def _is_address(name: str) -> bool:
+    """`localhost:8000` is one, too."""
+    return "://" in name or name.partition(":")[2].isdecimal()
+
+
+def _each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
+    different: list[Note] = []
+    for candidate in notes:
+        if candidate not in different:
+            different.append(candidate)
+    return tuple(different)
+
+
+def diagnosed(
+    start: EngineStart, context: Context = NOTHING, finished: int | None = None
+) -> EngineStart:
+    """With what limited it. `finished`: the requests that a server has answered."""
+    plan = context.plan
+    if mismatch(plan, start.facts):
+        plan = None
+    deployment = _deployment(start.facts, replace(context, plan=plan))
+    default_budget = None
+    max_num_seqs = start.arguments.get("max_num_seqs")
+    if deployment:
+        default = deployment.effective()
+        default_budget = default.max_num_batched_tokens
+        max_num_seqs = max_num_seqs or default.max_num_seqs
+        predicted = deployment.memory(start.settings)
+        gpu = deployment.gpu.title if deployment.gpu else None
+        start = replace(start, predicted=predicted, gpu=gpu)
+    limit = max_num_seqs if isinstance(max_num_seqs, int) else None
+    start = replace(
+        start,
+        differences=_differences(start, plan),
+        phases=phases(start.windows, limit, ended=start.failure is not None),
+    )
+    case = Case(
         start=start,
-        phases=phases(start.windows, seqs, ended=start.failure is not None),
-        default_budget=default.step_tokens or None,
+        default_budget=default_budget,
         profile=context.profile,
         finished=finished,
     )
-    return EngineReport(
-        **{field.name: getattr(start, field.name) for field in fields(EngineStart)},
-        source=source,
-        differences=_differences(start, context.plan),
-        predicted=deployment.memory(start.settings) if deployment else None,
-        gpu=deployment.gpu.title if deployment and deployment.gpu else None,
-        phases=engine.phases,
-        symptoms=find_symptoms(engine),
-    )
+    return replace(start, symptoms=find_symptoms(case))
 
 
-# -- what it is held against -----------------------------------------------------------------------
+# -- what it is held against ---------------------------------------------------
 
 
-def mismatch(plan: Plan | None, facts: EngineFacts) -> Note | None:
-    """Why the plan is not about this engine. What the log does not name may be the plan's."""
+def mismatch(plan: Plan | None, facts: EngineFacts) -> list[Note]:
+    """Why the plan is not about this engine. What the log does not say may fit."""
     if plan is None:
-        return None
-    same = is_model(facts.model or "", plan.model, logged=True) if plan.model else None
+        return []
+    if not _may_be_its_model(plan, facts):
+        return [note("plan_of_another_model", model=facts.model)]
+    if not _may_be_its_gpu(plan, facts):
+        title = plan.gpu.title if plan.gpu else None
+        return [note("plan_of_another_gpu", gpu=title)]
+    return []
+
+
+def _may_be_its_model(plan: Plan, facts: EngineFacts) -> bool:
+    if plan.model:
+        same = is_model(facts.model or "", plan.model, logged=True)
+        if same is not None:
+            return same
     bill = plan.deployment.memory(facts.settings)
-    if same is False or (same is None and bill and weigh_otherwise(facts, bill)):
-        return note("plan_of_another_model", model=facts.model)
-    if plan.gpu is not None:
-        size = facts.device_gib or plan.gpu.memory_gib
-        more = (facts.weights_gib or 0.0) + (
-            facts.kv_cache_gib or 0.0
-        ) > plan.gpu.memory_gib
-        if (
-            facts.device == "cpu"
-            or more
-            or abs(size / plan.gpu.memory_gib - 1) > OTHER_GPU
-        ):
-            return note("plan_of_another_gpu", gpu=plan.gpu.title)
-    return None
+    return bill is None or not weigh_otherwise(facts, bill)
+
+
+def _may_be_its_gpu(plan: Plan, facts: EngineFacts) -> bool:
+    if plan.gpu is None:
+        return True
+    if facts.device == "cpu":
+        return False
+    gpu_gib = plan.gpu.memory_gib
+    held_gib = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0)
+    if held_gib > gpu_gib:
+        return False
+    device_gib = facts.device_gib or gpu_gib
+    return abs(device_gib / gpu_gib - 1) <= OTHER_GPU
 
 
 def _deployment(facts: EngineFacts, context: Context) -> Deployment | None:
     """For the memory model; None where the GPU or the model is not known."""
-    plan, name = (
-        context.plan,
-        context.model or (Path(facts.model).name if facts.model else None),
-    )
+    gpu = context.gpu
+    if gpu is None and context.plan:
+        gpu = context.plan.gpu
+    if gpu is None or facts.device == "cpu":
+        return None
     try:
-        gpu = context.gpu or (plan.gpu if plan else None)
-        if gpu is None or facts.device == "cpu":
-            return None
-        shape = plan.model if plan and plan.model and not context.model else None
-        shape = shape or (find_model(name) if name else None)
-        compiled = facts.found_compiled is not None
-        deployment = Deployment(
-            release=release(facts.version), gpu=gpu, compiled_before=compiled
-        )
-        return replace(deployment, shape=shape) if shape else None
+        shape = _shape(facts, context)
+        version = release(facts.version)
     except ChunkscopeError:
         if context.model:
             raise  # it was asked for by name
         return None
+    compiled = facts.found_compiled is not None
+    return Deployment(release=version, gpu=gpu, shape=shape, compiled_before=compiled)
+
+
+def _shape(facts: EngineFacts, context: Context) -> ModelShape | None:
+    if context.model:
+        return find_model(context.model)
+    if context.plan and context.plan.model:
+        return context.plan.model
+    return find_model(Path(facts.model).name) if facts.model else None
 
 
 def _differences(start: EngineStart, plan: Plan | None) -> tuple[Difference, ...]:
-    """Where the engine has not what the plan sets. What it does not say is no difference."""
+    """Where the engine has not what the plan sets, as far as it says what it has."""
     if plan is None:
         return ()
     actual = start.settings.given()
-    return tuple(
-        Difference(name=name, planned=value, actual=actual[name])
-        for name, value in plan.settings.given().items()
-        if name in actual and actual[name] != value
-    )
+    differences = []
+    for name, value in plan.settings.given().items():
+        if name in actual and actual[name] != value:
+            differences.append(
+                Difference(name=name, planned=value, actual=actual[name])
+            )
+    return tuple(differences)

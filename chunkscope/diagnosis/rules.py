@@ -1,34 +1,33 @@
-"""What limits an engine, as rules: each sees one engine and says nothing without evidence."""
+"""What limits an engine, as rows: none says anything without evidence."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.diagnosis.diagnosis import Symptom
-from chunkscope.diagnosis.phases import FULL, Bound, LoadPhase
+from chunkscope.diagnosis.phases import FULL
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.reuse import reuse_together
-from chunkscope.verification.endpoint.metrics import FIXED_SIZES
-from chunkscope.vllm.flags import GPU_CLASSES, spelled
-from chunkscope.vllm.log.failures import Failure
-from chunkscope.vllm.log.reader import EngineStart, LogWindow
+from chunkscope.vllm.flags import spelled
+from chunkscope.vllm.log.facts import FIXED_SIZES
+from chunkscope.vllm.log.failures import Failure, Status
+from chunkscope.vllm.log.start import Bound, EngineStart, RefusedPrompts, Symptom
 
-SMALLEST_DEFAULT = min(
-    budget for *_, (budget, _), _ in GPU_CLASSES
-)  # of any GPU and version
+# Tokens of a step that vLLM takes by itself at the least, on any GPU and in any
+# version.
+SMALLEST_DEFAULT = 2_048
 LITTLE = 0.05  # of the busy time: not worth a word
 _STARVED = 3.0  # times as long: a decode step with a prompt in it
 _STORM = 0.05  # preemptions for each request that ran
-_STEP_SIZES = ("max_num_batched_tokens", "long_prefill_token_threshold")
+_BUDGET = "max_num_batched_tokens"
+_THRESHOLD = "long_prefill_token_threshold"
+_SHOWN_PHASES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class Case:
     """All that a rule may look at."""
 
     start: EngineStart
-    phases: tuple[LoadPhase, ...]
     default_budget: int | None = None  # that this version takes on this GPU
     profile: Profile | None = None
     finished: int | None = None  # requests, by a server
@@ -41,106 +40,91 @@ class Engine:
     def on_cpu(self) -> bool:
         return self.start.facts.device == "cpu"
 
-    def windows_of(self, bound: Bound) -> list[LogWindow]:
-        return [phase.window for phase in self.phases if phase.bound is bound]
-
-    def share_of(self, bound: Bound) -> float:
-        """Of the busy time."""
-        busy = sum(p.window.seconds for p in self.phases if p.bound is not Bound.IDLE)
-        return (
-            sum(window.seconds for window in self.windows_of(bound)) / busy
-            if busy
-            else 0.0
-        )
-
-    def lines(self, *facts: str) -> tuple[int, ...]:
-        return tuple(
-            self.start.line_of[name] for name in facts if name in self.start.line_of
-        )
-
     @property
     def small_steps(self) -> dict[str, int]:
         """The arguments that make steps or chunks smaller than vLLM would."""
-        start = self.start
-        given = (
-            start.arguments if "arguments" in start.line_of else start.settings.given()
-        )
-        least = (self.default_budget or SMALLEST_DEFAULT, SMALLEST_DEFAULT)
-        sizes = [
-            (name, given.get(name), low)
-            for name, low in zip(_STEP_SIZES, least, strict=True)
-        ]
-        return {
-            name: size
-            for name, size, low in sizes
-            if isinstance(size, int) and 0 < size < low
+        given = self.start.settings.given()
+        if "arguments" in self.start.line_of:
+            given = self.start.arguments
+        usual = {
+            _BUDGET: self.default_budget or SMALLEST_DEFAULT,
+            _THRESHOLD: SMALLEST_DEFAULT,
         }
+        small = {}
+        for name, tokens in usual.items():
+            value = given.get(name)
+            if isinstance(value, int) and 0 < value < tokens:
+                small[name] = value
+        return small
 
     def more_room(self, on_gpu: Note) -> Note:
-        """How the KV cache could be larger: by the argument that fixed it, else by the device."""
-        fixed = next(
-            (name for name in FIXED_SIZES if name in self.start.arguments), None
-        )
-        if fixed:
-            unsure = fixed == FIXED_SIZES[1] and not self.start.last_line
-            return note("change_fixed_size", argument=spelled(fixed), or_on_cpu=unsure)
+        """How the KV cache gets larger, by the argument that fixed it or the device."""
+        for name in FIXED_SIZES:
+            if name in self.start.arguments:
+                is_server = self.start.last_line == 0
+                # A server's metrics have the size in bytes, whatever it was set by.
+                unsure = is_server and name == "kv_cache_memory_bytes"
+                return note(
+                    "change_fixed_size", argument=spelled(name), or_on_cpu=unsure
+                )
         return note("change_more_kv_cpu") if self.on_cpu else on_gpu
 
 
-def _symptom(
-    rule: str,
-    evidence: list[Note],
-    change: Note | str,
-    effect: float,
-    lines: tuple[int, ...] = (),
-    title: str = "",
-    **values: Any,
-) -> Symptom:
-    return Symptom(
-        rule=rule,
-        title=note(title or rule.replace("-", "_"), **values),
-        evidence=tuple(evidence),
-        change=note(change) if isinstance(change, str) else change,
-        effect=min(1.0, effect),
-        lines=tuple(dict.fromkeys(line for line in lines if line)),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """That a rule holds; `title` where it is more than the rule's name."""
+
+    effect: float
+    notes: list[Note]
+    lines: tuple[int, ...] = ()
+    title: Note | None = None
 
 
-# -- what ended an engine, what was lost -----------------------------------------------------------
+# -- what ended an engine, what was lost ---------------------------------------
 
 
-def _ended(engine: Engine) -> Symptom | None:
-    failure = engine.start.failure
+def _ended(case: Case) -> Evidence | None:
+    failure = case.start.failure
     if failure is None:
         return None
-    evidence = [
+    notes = [
         note(f"failure_{name}", value=value) for name, value in failure.figures.items()
     ]
-    facts, change = (
-        engine.start.facts,
-        note(f"change_{failure.kind}", reason=failure.reason),
-    )
-    missing = failure.figures.get("needed_gib", 0.0) - failure.figures.get(
-        "available_gib", 0.0
-    )
-    # Compiling takes one more embedding (hardware/memory.py): seldom more than half of the weights.
-    first = not (facts.enforce_eager or facts.found_compiled)
-    if first and 0 < missing < (facts.weights_gib or 0.0) / 2:
-        change = note("change_first_start", how=change.code)
-    if failure.kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG):
-        change = engine.more_room(change)
-    elif engine.on_cpu and failure.kind.status == "out_of_memory":
-        change = note("change_oom_cpu")
-    title = f"ended_{failure.kind}"
     reason = failure.reason or failure.error
-    return _symptom(
-        "ended", evidence, change, 1.0, (failure.line,), title, reason=reason
-    )
+    title = note(f"ended_{failure.kind}", reason=reason)
+    return Evidence(effect=1.0, notes=notes, lines=(failure.line,), title=title)
 
 
-def _refused(engine: Engine) -> Symptom | None:
-    refused = engine.start.refused
-    if refused is None or not refused.count:
+def _change_after_end(case: Case) -> Note:
+    failure = case.start.failure
+    if failure is None:
+        return note("change_died", reason=None)
+    change = note(f"change_{failure.kind}", reason=failure.reason)
+    if failure.kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG):
+        if _compiling_took_it(case, failure.figures):
+            change = note("change_first_start", how=change.code)
+        return case.more_room(change)
+    if case.on_cpu and failure.kind.status is Status.OUT_OF_MEMORY:
+        return note("change_oom_cpu")
+    return change
+
+
+def _compiling_took_it(case: Case, figures: dict[str, float]) -> bool:
+    """Would the engine start the next time?
+
+    Compiling takes one more embedding (hardware/memory.py), which is seldom more than
+    half of the weights.
+    """
+    facts = case.start.facts
+    if facts.enforce_eager or facts.found_compiled:
+        return False
+    missing_gib = figures.get("needed_gib", 0.0) - figures.get("available_gib", 0.0)
+    return 0 < missing_gib < (facts.weights_gib or 0.0) / 2
+
+
+def _refused_prompts(case: Case) -> Evidence | None:
+    refused = case.start.refused
+    if refused is None or refused.count == 0:
         return None
     seen = note(
         "refused_lines",
@@ -148,25 +132,30 @@ def _refused(engine: Engine) -> Symptom | None:
         longest=refused.longest or None,
         limit=refused.limit,
     )
-    change = note("change_refused", tokens=max(refused.longest, refused.limit))
-    return _symptom("refused-prompts", [seen], change, 0.95, (refused.first_line,))
+    return Evidence(effect=0.95, notes=[seen], lines=(refused.first_line,))
 
 
-def _bad_requests(engine: Engine) -> Symptom | None:
+def _longer_context(case: Case) -> Note:
+    refused = case.start.refused or RefusedPrompts()
+    return note("change_refused", tokens=max(refused.longest, refused.limit))
+
+
+def _bad_requests(case: Case) -> Evidence | None:
     """Since 0.28 at least, a server logs the answer and not why."""
-    refused, longest = engine.start.refused, engine.longest_prompt
+    refused = case.start.refused
     if refused is None or refused.unexplained <= refused.count:
         return None
-    evidence = [note("answers_400", count=refused.unexplained)]
-    limit = engine.start.settings.max_model_len
+    notes = [note("answers_400", count=refused.unexplained)]
+    longest = case.longest_prompt
+    limit = case.start.settings.max_model_len
     if longest is not None and limit is not None and longest >= limit:
-        evidence.append(note("longest_and_limit", longest=longest, limit=limit))
-    change = "change_bad_requests"
-    return _symptom("bad-requests", evidence, change, 0.95, (refused.first_line,))
+        notes.append(note("longest_and_limit", longest=longest, limit=limit))
+    return Evidence(effect=0.95, notes=notes, lines=(refused.first_line,))
 
 
-def _auto_fit(engine: Engine) -> Symptom | None:
-    facts, longest = engine.start.facts, engine.longest_prompt
+def _auto_fit(case: Case) -> Evidence | None:
+    facts = case.start.facts
+    longest = case.longest_prompt
     if facts.fitted_to is None or facts.fitted_from is None:
         return None
     if longest is not None and longest < facts.fitted_to:
@@ -174,162 +163,222 @@ def _auto_fit(engine: Engine) -> Symptom | None:
     seen = note(
         "fitted", before=facts.fitted_from, after=facts.fitted_to, longest=longest
     )
-    change, effect = (
-        engine.more_room(note("change_auto_fit")),
-        0.9 if longest is not None else 0.3,
+    return Evidence(
+        effect=0.3 if longest is None else 0.9,
+        notes=[seen],
+        lines=case.start.lines_of("fitted_to"),
     )
-    return _symptom("auto-fit", [seen], change, effect, engine.lines("fitted_to"))
 
 
-# -- what the time went into -----------------------------------------------------------------------
+def _room_for_context(case: Case) -> Note:
+    return case.more_room(note("change_auto_fit"))
 
 
-def _held_back(
-    engine: Engine, bound: Bound, change: Note | str, weight: float = 1.0, **values: Any
-) -> Symptom | None:
-    """By the share of the busy time for which this was the bound; None where it is little."""
-    windows, part = engine.windows_of(bound), engine.share_of(bound)
-    if not windows or part < LITTLE:
+# -- what the time went into ---------------------------------------------------
+
+
+def _held_back(case: Case, bound: Bound, weight: float = 1.0) -> Evidence | None:
+    """That a bound held for a part of the busy time; None where it is little."""
+    start = case.start
+    part = start.share_of(bound)
+    if part < LITTLE:
         return None
-    engines = len({p.window.engine for p in engine.phases if p.bound is not Bound.IDLE})
-    seconds = sum(window.seconds for window in windows) / engines
-    evidence = [note("held_for", seconds=seconds, part=part)]
-    phases = [phase for phase in engine.phases if phase.bound is bound]
-    longest = sorted(phases, key=lambda phase: -phase.window.seconds)[:3]
-    lines = tuple(
-        sorted(line for p in longest for line in {p.window.line, p.last_line})
+    longest = sorted(start.phases_of(bound), key=lambda phase: -phase.window.seconds)
+    lines: set[int] = set()
+    for phase in longest[:_SHOWN_PHASES]:
+        lines |= {phase.window.line, phase.last_line}
+    return Evidence(
+        effect=part * weight,
+        notes=[note("held_for", seconds=start.seconds_of(bound), part=part)],
+        lines=tuple(sorted(lines)),
     )
-    rule = bound.value.lower().replace("_", "-")
-    return _symptom(rule, evidence, change, part * weight, lines, **values)
 
 
-def _kv_bound(engine: Engine) -> Symptom | None:
-    return _held_back(engine, Bound.KV, engine.more_room(note("change_more_kv")))
+def _kv_bound(case: Case) -> Evidence | None:
+    return _held_back(case, Bound.KV)
 
 
-def _seqs_bound(engine: Engine) -> Symptom | None:
-    running = max(
-        (w.running // w.engines for w in engine.windows_of(Bound.SEQS)), default=0
-    )
-    return _held_back(engine, Bound.SEQS, note("change_seqs", running=running))
+def _more_kv(case: Case) -> Note:
+    return case.more_room(note("change_more_kv"))
 
 
-def _queue_bound(engine: Engine) -> Symptom | None:
-    # A budget that is not known may be what makes them wait: then it is not said to be fine.
-    is_known = engine.lines("max_num_batched_tokens", "arguments")
-    change = "change_queue" if is_known else "change_queue_budget_unknown"
-    if (
-        engine.small_steps
-        or max(map(engine.share_of, (Bound.KV, Bound.SEQS))) >= LITTLE
-    ):
-        change = "change_queue_last"
-    between = all(
-        phase.burst for phase in engine.phases if phase.bound is Bound.PREFILL
-    )
-    return _held_back(engine, Bound.PREFILL, change, weight=0.5, between=between)
+def _seqs_bound(case: Case) -> Evidence | None:
+    return _held_back(case, Bound.SEQS)
 
 
-def _small_step(engine: Engine) -> Symptom | None:
-    steps = engine.small_steps
-    if not steps or not engine.windows_of(Bound.PREFILL):
+def _more_seqs(case: Case) -> Note:
+    running = 0
+    for phase in case.start.phases_of(Bound.SEQS):
+        running = max(running, phase.window.running // phase.window.engines)
+    return note("change_seqs", running=running)
+
+
+def _small_steps(case: Case) -> Evidence | None:
+    small = case.small_steps
+    if not small or not case.start.phases_of(Bound.PREFILL):
         return None
-    defaults = {_STEP_SIZES[0]: engine.default_budget or SMALLEST_DEFAULT}
-    seen = [
-        note("argument_and_default", name=name, value=value, default=defaults.get(name))
-        for name, value in steps.items()
-    ]
-    lines, flags = engine.lines("arguments", *steps), [*map(spelled, steps)]
-    change, effect = (
-        note("change_small_step", names=flags),
-        engine.share_of(Bound.PREFILL),
+    defaults = {_BUDGET: case.default_budget or SMALLEST_DEFAULT}
+    notes = []
+    for name, value in small.items():
+        default = defaults.get(name)
+        notes.append(
+            note("argument_and_default", name=name, value=value, default=default)
+        )
+    return Evidence(
+        effect=case.start.share_of(Bound.PREFILL),
+        notes=notes,
+        lines=case.start.lines_of("arguments", *small),
+        title=note("small_budget", names=_flags(small)),
     )
-    return _symptom("small-budget", seen, change, effect, lines, names=flags)
 
 
-def _client_bound(engine: Engine) -> Symptom | None:
-    windows = engine.windows_of(Bound.CLIENT)
-    use = sum(w.kv_use * w.seconds for w in windows) / (
-        sum(w.seconds for w in windows) or 1.0
-    )
-    if use >= FULL / 2:
+def _larger_steps(case: Case) -> Note:
+    return note("change_small_step", names=_flags(case.small_steps))
+
+
+def _flags(arguments: dict[str, int]) -> list[str]:
+    return [spelled(name) for name in arguments]
+
+
+def _queue_bound(case: Case) -> Evidence | None:
+    return _held_back(case, Bound.PREFILL, weight=0.5)
+
+
+def _shorter_queue(case: Case) -> Note:
+    start = case.start
+    others = max(start.share_of(Bound.KV), start.share_of(Bound.SEQS))
+    if case.small_steps or others >= LITTLE:
+        return note("change_queue_last")
+    # A budget that is not known may be what makes them wait: then it is not said to be
+    # fine.
+    if start.lines_of(_BUDGET, "arguments"):
+        return note("change_queue")
+    return note("change_queue_budget_unknown")
+
+
+def _client_bound(case: Case) -> Evidence | None:
+    used = 0.0
+    seconds = 0.0
+    for phase in case.start.phases_of(Bound.CLIENT):
+        used += phase.window.kv_use * phase.window.seconds
+        seconds += phase.window.seconds
+    if seconds == 0 or used / seconds >= FULL / 2:
         return None  # a cache half full leaves little to gain from more requests
     # What is refused is graver.
-    return _held_back(engine, Bound.CLIENT, "change_client", weight=0.9 * (1 - use))
+    return _held_back(case, Bound.CLIENT, weight=0.9 * (1 - used / seconds))
 
 
-def _starved(engine: Engine) -> Symptom | None:
-    steps = engine.start.steps
+def _starved(case: Case) -> Evidence | None:
+    steps = case.start.steps
     if steps is None or steps.slowdown is None or steps.slowdown < _STARVED:
         return None
-    part = steps.mixed_ms / (steps.mixed_ms + steps.decoding_ms)
     seen = note(
         "step_times",
         mixed_ms=steps.mixed_ms / steps.mixed,
         decoding_ms=steps.decoding_ms / steps.decoding,
         longest_ms=steps.longest_ms,
     )
-    return _symptom(
-        "prefill-bound", [seen], "change_starved", part * 0.5, (steps.longest_line,)
-    )
+    part = steps.mixed_ms / (steps.mixed_ms + steps.decoding_ms)
+    return Evidence(effect=part * 0.5, notes=[seen], lines=(steps.longest_line,))
 
 
-def _preempted(engine: Engine) -> Symptom | None:
-    count, requests = engine.start.preemptions, engine.finished
-    if not count or (requests and count / requests < _STORM):
+def _preempted(case: Case) -> Evidence | None:
+    count = case.start.preemptions
+    if not count:
         return None
-    seen, effect = (
-        note("preempted", count=count, requests=requests),
-        count / (requests or count),
-    )
-    return _symptom("preemptions", [seen], "change_preemptions", effect)
+    seen = note("preempted", count=count, requests=case.finished)
+    if not case.finished:
+        return Evidence(effect=1.0, notes=[seen])
+    each = count / case.finished
+    if each < _STORM:
+        return None
+    return Evidence(effect=each, notes=[seen])
 
 
-# -- what was set ----------------------------------------------------------------------------------
+# -- what was set --------------------------------------------------------------
 
 
-def _hit_rate(engine: Engine) -> Symptom | None:
+def _few_hits(case: Case) -> Evidence | None:
     """Much lower than in a cache that never forgets, by the profile."""
-    windows = [w for w in engine.start.windows if w.hit_rate is not None and not w.idle]
-    reuses = (
-        [d.prefixes for d in engine.profile.datasets if d.prefixes]
-        if engine.profile
-        else []
-    )
+    last = None
+    for window in case.start.windows:
+        if window.hit_rate is not None and not window.idle:
+            last = window
+    if last is None or last.hit_rate is None or case.profile is None:
+        return None
+    reuses = [dataset.prefixes for dataset in case.profile.datasets if dataset.prefixes]
     shareable = reuse_together(reuses).hit_rate if reuses else None
-    if not windows or not shareable or shareable < LITTLE:
+    if shareable is None or shareable < LITTLE or last.hit_rate >= shareable / 2:
         return None
-    last, off = windows[-1], engine.start.settings.enable_prefix_caching is False
-    rate = last.hit_rate or 0.0
-    if rate >= shareable / 2:
+    return Evidence(
+        effect=shareable - last.hit_rate,
+        notes=[note("hits", rate=last.hit_rate, shareable=shareable)],
+        lines=(*case.start.lines_of("enable_prefix_caching"), last.line),
+    )
+
+
+def _more_hits(case: Case) -> Note:
+    if case.start.settings.enable_prefix_caching is False:
+        return note("change_caching_on")
+    return note("change_hit_rate")
+
+
+def _eager(case: Case) -> Evidence | None:
+    if not case.start.facts.enforce_eager or case.on_cpu:
         return None
-    seen = note("hits", rate=rate, shareable=shareable)
-    change = "change_caching_on" if off else "change_hit_rate"
-    lines = (*engine.lines("enable_prefix_caching"), last.line)
-    return _symptom("hit-rate", [seen], change, shareable - rate, lines)
+    lines = case.start.lines_of("enforce_eager")
+    return Evidence(effect=0.25, notes=[], lines=lines)
 
 
-def _eager(engine: Engine) -> Symptom | None:
-    if not engine.start.facts.enforce_eager or engine.on_cpu:
-        return None
-    return _symptom("eager", [], "change_eager", 0.25, engine.lines("enforce_eager"))
+# -- all of them ---------------------------------------------------------------
 
 
-RULES: tuple[Callable[[Engine], Symptom | None], ...] = (
-    *(_ended, _refused, _bad_requests, _auto_fit),
-    *(
-        _kv_bound,
-        _seqs_bound,
-        _small_step,
-        _queue_bound,
-        _client_bound,
-        _starved,
-        _preempted,
-    ),
-    *(_hit_rate, _eager),
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The condition and what shows that it holds, in one; and what to change then."""
+
+    name: str
+    evidence: Callable[[Case], Evidence | None]
+    change: Callable[[Case], Note] | str  # or the code of what is always the same
+
+
+RULES = (
+    Rule("ended", _ended, _change_after_end),
+    Rule("refused-prompts", _refused_prompts, _longer_context),
+    Rule("bad-requests", _bad_requests, "change_bad_requests"),
+    Rule("auto-fit", _auto_fit, _room_for_context),
+    Rule("kv-bound", _kv_bound, _more_kv),
+    Rule("max-num-seqs", _seqs_bound, _more_seqs),
+    Rule("small-budget", _small_steps, _larger_steps),
+    Rule("queue-bound", _queue_bound, _shorter_queue),
+    Rule("client-bound", _client_bound, "change_client"),
+    Rule("prefill-bound", _starved, "change_starved"),
+    Rule("preemptions", _preempted, "change_preemptions"),
+    Rule("hit-rate", _few_hits, _more_hits),
+    Rule("eager", _eager, "change_eager"),
 )
 
 
-def find_symptoms(engine: Engine) -> tuple[Symptom, ...]:
+def find_symptoms(case: Case) -> tuple[Symptom, ...]:
     """Every rule that holds, the gravest symptom first."""
-    symptoms = [symptom for rule in RULES if (symptom := rule(engine)) is not None]
-    return tuple(sorted(symptoms, key=lambda symptom: -symptom.effect))
+    symptoms = []
+    for rule in RULES:
+        evidence = rule.evidence(case)
+        if evidence is not None:
+            symptoms.append(_symptom(rule, case, evidence))
+    symptoms.sort(key=lambda symptom: -symptom.effect)
+    return tuple(symptoms)
+
+
+def _symptom(rule: Rule, case: Case, evidence: Evidence) -> Symptom:
+    change = rule.change
+    # Lines of a server are 0: it has none.
+    lines = dict.fromkeys(line for line in evidence.lines if line > 0)
+    return Symptom(
+        rule=rule.name,
+        title=evidence.title or note(rule.name.replace("-", "_")),
+        evidence=tuple(evidence.notes),
+        change=note(change) if isinstance(change, str) else change(case),
+        effect=min(1.0, evidence.effect),
+        lines=tuple(lines),
+    )

@@ -1,6 +1,7 @@
 """Servers that run: their metrics over a while, as the windows that a log would have.
 
-Counters are exact; a log has rates over windows. Running, waiting and KV use are read each time.
+Counters are exact, where a log has rates over windows. Running and waiting requests and
+the use of the KV cache are read each time.
 """
 
 import asyncio
@@ -14,35 +15,49 @@ from chunkscope.errors import MissingError
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
 from chunkscope.verification.endpoint.server import Connection, Server, meet
-from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.reader import EngineStart, LogWindow
+from chunkscope.vllm.log.facts import FIXED_SIZES, EngineFacts
+from chunkscope.vllm.log.start import EngineStart
+from chunkscope.vllm.log.windows import LogWindow
 from chunkscope.vllm.settings import Settings
 
-_READINGS = 60  # at most, over the whole time
+_MOST_READINGS = 60  # over the whole time
+_SHORTEST_PAUSE_S = 1.0
+_SHORTEST_WINDOW_S = 1e-3  # a clock may give two readings the same time
 _RUNNING = ("vllm:num_requests_running",)
 _WAITING = ("vllm:num_requests_waiting",)
 _KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-_OUTPUT = ("vllm:generation_tokens",)
+_OUTPUT_TOKENS = ("vllm:generation_tokens",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerReading:
-    address: str
+class Reading:
+    """What /metrics said at a time, in seconds since the first reading."""
+
+    at_s: float
+    metrics: Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedServer:
+    """`finished`: the requests that it answered meanwhile."""
+
     start: EngineStart
     finished: int | None
     notes: tuple[Note, ...] = ()
 
 
-def watch(addresses: Sequence[str], seconds: float) -> list[ServerReading]:
-    """All of them at once, for so long."""
+def watch(addresses: Sequence[str], seconds: float) -> list[WatchedServer]:
+    """All of these servers at once, for so long."""
 
-    async def together() -> list[ServerReading]:
-        return await asyncio.gather(*(_read(address, seconds) for address in addresses))
+    async def together() -> list[WatchedServer]:
+        return await asyncio.gather(
+            *(_watch(address, seconds) for address in addresses)
+        )
 
     return asyncio.run(together())
 
 
-async def _read(address: str, seconds: float) -> ServerReading:
+async def _watch(address: str, seconds: float) -> WatchedServer:
     async with Connection(address) as connection:
         server = await meet(connection, None)
         if server.metrics is None:
@@ -50,65 +65,66 @@ async def _read(address: str, seconds: float) -> ServerReading:
                 f"{connection.address} serves no vLLM metrics at /metrics",
                 hint="name vLLM's port: a proxy may hide /metrics",
             )
-        begun, readings = time.monotonic(), [(0.0, server.metrics)]
-        pause = max(1.0, seconds / _READINGS)
-        while (passed := time.monotonic() - begun) < seconds:
-            await asyncio.sleep(min(pause, seconds - passed))
+        readings = [Reading(at_s=0.0, metrics=server.metrics)]
+        begun = time.monotonic()
+        pause_s = max(_SHORTEST_PAUSE_S, seconds / _MOST_READINGS)
+        left_s = seconds
+        while left_s > 0:
+            await asyncio.sleep(min(pause_s, left_s))
             read = await connection.metrics()
+            passed_s = time.monotonic() - begun
             if read is not None:
-                readings.append((time.monotonic() - begun, read))
+                readings.append(Reading(at_s=passed_s, metrics=read))
+            left_s = seconds - passed_s
         server = replace(server, model=connection.safe(server.model))
-    return reading_of(connection.address, server, readings)
+    return watched(connection.address, server, readings)
 
 
-def reading_of(
-    address: str, server: Server, readings: Sequence[tuple[float, Metrics]]
-) -> ServerReading:
-    windows = [_window(one, other) for one, other in pairwise(readings)]
-    before, after = readings[0][1], readings[-1][1]
+def watched(address: str, server: Server, readings: Sequence[Reading]) -> WatchedServer:
+    """What a server did between the first reading and the last."""
+    before = readings[0].metrics
+    after = readings[-1].metrics
     cache = metrics.kv_cache(after, server.max_model_len)
-    settings = Settings.of({**cache.engine, "max_model_len": server.max_model_len})
+    said = {**cache.engine, "max_model_len": server.max_model_len}
     facts = EngineFacts(
         version=server.version,
         model=server.model,
         kv_cache_tokens=cache.tokens,
         kv_concurrency=cache.concurrency,
-        settings=settings,
+        settings=Settings.of(said),
     )
-    rate = metrics.prefix_hit_rate(before, after)
-    if windows and rate is not None:
-        windows[-1] = replace(windows[-1], hit_rate=rate)
+    windows = [_window(reading, later) for reading, later in pairwise(readings)]
+    hit_rate = metrics.prefix_hit_rate(before, after)
+    if windows and hit_rate is not None:
+        windows[-1] = replace(windows[-1], hit_rate=hit_rate)
     start = EngineStart(
+        source=address,
         facts=facts,
         arguments={
-            n: cache.engine[n] for n in metrics.FIXED_SIZES if n in cache.engine
+            name: value for name, value in cache.engine.items() if name in FIXED_SIZES
         },
         windows=tuple(windows),
-        engines=int(cache.engine.get("engines") or 1),
+        engines=int(cache.engine.get("engines", 1)),
         preemptions=metrics.counted(before, after, metrics.PREEMPTIONS),
     )
-    restarted = metrics.counted(before, after, metrics.PROMPT_TOKENS) is None
-    return ServerReading(
-        address=address,
-        start=start,
-        finished=metrics.counted(before, after, metrics.FINISHED),
-        notes=(note("server_restarted", address=address),) if restarted else (),
-    )
+    notes: tuple[Note, ...] = ()
+    if metrics.counted(before, after, metrics.PROMPT_TOKENS) is None:
+        notes = (note("server_restarted", address=address),)
+    finished = metrics.counted(before, after, metrics.FINISHED)
+    return WatchedServer(start=start, finished=finished, notes=notes)
 
 
-def _window(one: tuple[float, Metrics], other: tuple[float, Metrics]) -> LogWindow:
-    seconds = max(1e-3, other[0] - one[0])
-    counted = (
-        metrics.counted(one[1], other[1], n) for n in (metrics.PROMPT_TOKENS, _OUTPUT)
-    )
-    prompt, output = ((tokens or 0.0) / seconds for tokens in counted)
-    running, waiting = (other[1].total(names) or 0.0 for names in (_RUNNING, _WAITING))
+def _window(before: Reading, after: Reading) -> LogWindow:
+    seconds = max(_SHORTEST_WINDOW_S, after.at_s - before.at_s)
+    prompt = metrics.counted(before.metrics, after.metrics, metrics.PROMPT_TOKENS)
+    output = metrics.counted(before.metrics, after.metrics, _OUTPUT_TOKENS)
+    kv_use = after.metrics.total(_KV_USE) or 0.0
     return LogWindow(
-        end_s=other[0],
+        end_s=after.at_s,
         seconds=seconds,
-        prompt_tokens_per_s=prompt,
-        output_tokens_per_s=output,
-        running=round(running),
-        waiting=round(waiting),
-        kv_use=min(1.0, max(0.0, other[1].total(_KV_USE) or 0.0)),
+        prompt_tokens_per_s=(prompt or 0) / seconds,
+        output_tokens_per_s=(output or 0) / seconds,
+        running=round(after.metrics.total(_RUNNING) or 0),
+        waiting=round(after.metrics.total(_WAITING) or 0),
+        kv_use=min(1.0, max(0.0, kv_use)),
     )

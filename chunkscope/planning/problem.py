@@ -155,9 +155,7 @@ class Problem:
 
     def fits(self, settings: Settings = OWN) -> bool:
         """Would vLLM start, and survive its prompt_logprobs? Unknown counts as yes."""
-        memory, fit = self.memory(settings), self.deployment.measured
-        if fit and fit.failed_as(self.deployment.effective(settings.over(self.base))):
-            return False
+        memory = self.memory(settings)
         return memory is None or memory.holds(self.context)
 
     def fitted(self) -> "Problem":
@@ -282,7 +280,7 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
 
 
 def _with_budget(p: Problem) -> Problem:
-    """vLLM's own, unless the memory model says, or a log, that it does not fit."""
+    """vLLM's own, unless the memory model says that it does not fit."""
     for budget in (
         None,
         *(rung for rung in reversed(LADDER) if rung < p.default.step_tokens),
@@ -290,11 +288,6 @@ def _with_budget(p: Problem) -> Problem:
         smaller = replace(p, needed=replace(p.needed, max_num_batched_tokens=budget))
         if smaller.fits():
             return smaller
-    log = (
-        f", or all that do failed in {fit.log}"
-        if (fit := p.deployment.measured)
-        else ""
-    )
     least, context = Settings(max_num_batched_tokens=LADDER[0]), p.context
     while context and (memory := p.memory(replace(least, max_model_len=context))):
         if memory.kv_cache_tokens >= context:
@@ -305,9 +298,7 @@ def _with_budget(p: Problem) -> Problem:
         if 0 < context < p.context
         else LARGER
     )
-    raise InputError(
-        f"no setting fits a request of {p.context:,} tokens{log}", hint=hint
-    )
+    raise InputError(f"no setting fits a request of {p.context:,} tokens", hint=hint)
 
 
 def _unchunked(p: Problem) -> Problem:

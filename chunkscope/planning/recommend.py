@@ -16,7 +16,7 @@ from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import known_model
 from chunkscope.planning.choose import choose, reasons
 from chunkscope.planning.cost import cost_of, enough_in_flight, savings
-from chunkscope.planning.engine_log import engine_lives, local_model, measured_in
+from chunkscope.planning.engine_log import engine_starts, local_model, measured_in
 from chunkscope.planning.plan import Plan, PlanSource, Refused
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import (
@@ -69,9 +69,9 @@ def recommend(
     """
     profile = Profile.load(profile)
     request = request or PlanRequest.of(**asked)
-    lives = engine_lives(log) if log is not None else ()
-    if lives:
-        facts = next(life.facts for life in reversed(lives) if life.facts.version)
+    starts = engine_starts(log) if log is not None else ()
+    if starts:
+        facts = next(s.facts for s in reversed(starts) if s.facts.version)
         vllm_version, name = (
             vllm_version or facts.version,
             facts.model or "a model without a name",
@@ -101,8 +101,8 @@ def recommend(
         gpu=find_gpu(gpu) if isinstance(gpu, str) else gpu,
         logprobs=any(output.is_scored for output in outputs),
     )
-    if lives and log is not None:
-        fit = measured_in(lives, log, deployment, request.settings)
+    if starts and log is not None:
+        fit = measured_in(starts, log, deployment, request.settings)
         deployment = replace(deployment, measured=fit)
     p = replace(Problem.of(profile, request, deployment), tick=tick)
     _check_limits(p)

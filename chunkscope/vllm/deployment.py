@@ -3,29 +3,22 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.note import Label, Note, Values, note
+from chunkscope.artefacts.note import Note, Values, note
 from chunkscope.hardware.accuracy import unlike_measured
-from chunkscope.hardware.gpus import GIB, Gpu
-from chunkscope.hardware.memory import Memory, MemoryLine, MemoryModel
+from chunkscope.hardware.gpus import Gpu
+from chunkscope.hardware.memory import Memory, MemoryModel
 from chunkscope.hardware.step_time import GRAPHED_TOKENS, Runner, StepModel, step_model
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Release, dotted, flags_of
-from chunkscope.vllm.log.failures import Failure
+from chunkscope.vllm.measured import MeasuredFit
 from chunkscope.vllm.settings import NAMES, OWN, UNUSUAL, KvPool, Settings
 
 THRESHOLD = "long_prefill_token_threshold"
 POSITIVE = [
     name for name in NAMES if name.endswith(("_len", "_tokens", "_seqs", "_size"))
 ]
-_SIZES = ("step_tokens", "max_num_seqs", "gpu_memory_utilization", "max_model_len")
-_ASKED_FOR = {
-    Failure.OOM_LOGPROBS: ("chunk_tokens",),
-    Failure.CONTEXT_TOO_LONG: ("step_tokens", "step_requests", "max_model_len"),
-}
-# What more memory for the KV cache would have mended; all else ran out of what was left free.
-_TOO_LITTLE = (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,73 +26,6 @@ class Refusal(Note):
     """Why vLLM would not start with an argument, or not do what it says."""
 
     argument: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedStart:
-    """An engine that ran out of memory; `settings` are complete."""
-
-    settings: Settings
-    why: Failure
-    line: int
-
-    def covers(self, other: Settings) -> bool:
-        """Would these run out of it, too? They are if they ask for no less in any way."""
-        mine, low = self.settings, self.why in _TOO_LITTLE
-        names = _ASKED_FOR.get(self.why, ("step_tokens", "step_requests"))
-        asks = all((getattr(other, n) or 0) >= (getattr(mine, n) or 0) for n in names)
-        shares = [s.gpu_memory_utilization or 0.0 for s in (mine, other)]
-        leaves_less = shares == sorted(shares, reverse=low)
-        return asks and leaves_less and mine.parallel == other.parallel
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredFit:
-    """Of the last engine in a log that got so far: the memory model is shifted as a whole. At the
-    log's own settings the KV cache has the tokens that it says, and elsewhere as many fewer or more
-    than predicted as it was off there."""
-
-    log: str
-    settings: Settings  # complete: what that engine ran with
-    cuda_graphs: bool = True
-    compiled_before: bool = False
-    kv_cache_tokens: int | None = (
-        None  # None as well where its size was given, not measured
-    )
-    failed: tuple[FailedStart, ...] = ()
-
-    def failed_as(self, settings: Settings) -> FailedStart | None:
-        return next((one for one in self.failed if one.covers(settings)), None)
-
-    def applied(
-        self, bill: Memory, settings: Settings, *, at_log: Memory, model: MemoryModel
-    ) -> Memory:
-        """A predicted bill, off by as much as `at_log`: what is predicted at the log's settings."""
-        if self.kv_cache_tokens is None:
-            return bill
-        layout, sizes = (
-            model.kv_layout,
-            [_sizes(s, model) for s in (self.settings, settings)],
-        )
-        held = layout.blocks_with(self.kv_cache_tokens, **sizes[0]) * layout.block_bytes
-        off = at_log.kv_cache_bytes - held
-        why = note("memory_correction", log=self.log, tokens=self.kv_cache_tokens)
-        line = MemoryLine(
-            name="correction", gib=off / GIB, label=Label.MEASURED, note=why
-        )
-        blocks = layout.blocks(bill.kv_cache_bytes - off)
-        same = all(
-            getattr(settings, name) == getattr(self.settings, name) for name in _SIZES
-        )
-        is_log = same and model.cuda_graphs == self.cuda_graphs
-        return replace(
-            bill,
-            lines=(*bill.lines, line),
-            kv_cache_bytes=bill.kv_cache_bytes - off,
-            kv_cache_blocks=blocks,
-            kv_cache_tokens=layout.tokens(blocks, **sizes[1]),
-            kv_cache_label=Label.MEASURED if is_log else None,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,9 +308,6 @@ class Deployment:
                 "free_gib": max(0.0, bill.headroom_gib),
             }
             broken.append(("gpu_memory_utilization", "logprobs"))
-        if self.measured and (failed := self.measured.failed_as(s)):
-            values |= {"why": failed.why, "log": self.measured.log, "line": failed.line}
-            broken.append(("gpu_memory_utilization", "failed"))
         return tuple(
             Refusal(argument=a, code=f"refused_{c}", values=values) for a, c in broken
         )
@@ -392,11 +315,3 @@ class Deployment:
 
 def _over(one: float | None, other: float | None) -> bool:
     return one is not None and other is not None and one > other
-
-
-def _sizes(settings: Settings, model: MemoryModel) -> dict[str, int]:
-    step = settings.step_tokens or 1
-    return {
-        "context": settings.max_model_len or model.shape.limit or step,
-        "step": step,
-    }

@@ -14,7 +14,7 @@ from tests.fuzz.helpers import changed, damaged, explore, fine
 from tests.fuzz.test_formats import survives
 from tests.prompts.inspect_logs import HEADER, event, members, sample, zipped
 from tests.prompts.test_other_harnesses import LOGS
-from tests.vllm.test_log_reader import SAID, TROUBLES
+from tests.vllm.log_lines import SAID, TROUBLES
 
 INSPECT = sample(
     1,

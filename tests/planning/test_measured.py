@@ -10,7 +10,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.vllm.settings import Settings
 from tests.build import FITTING, LONG, advised, profile
-from tests.vllm.test_log_reader import stamped
+from tests.vllm.log_lines import stamped
 
 CONTEXT = 16_384
 START = (
@@ -88,34 +88,20 @@ def test_elsewhere_the_model_is_off_by_as_much(tmp_path: Path) -> None:
     assert max(off.values()) - min(off.values()) <= 16  # a block
 
 
-def test_a_setting_that_ran_out_of_memory_is_not_advised_again(tmp_path: Path) -> None:
-    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.04 GiB. GPU 0 has a"
-    plan = planned(written(tmp_path, FITTED[0], oom))
-    assert plan.settings.max_num_batched_tokens is not None
-    assert plan.settings.max_num_batched_tokens < 8_192
-    assert (
-        plan.advice.needed.max_num_batched_tokens
-        == plan.settings.max_num_batched_tokens
-    )
-    (refusal,) = plan.deployment.refusals(Settings(max_model_len=CONTEXT))
-    assert refusal.code == "refused_failed"
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["torch.OutOfMemoryError: CUDA out of memory."],
-        [FITTED[0], "std::bad_alloc"],
-        ["Killed"],
-    ],
-    ids=["loading", "the machine's memory", "the system"],
-)
-def test_what_no_smaller_budget_mends_speaks_against_no_setting(
-    tmp_path: Path, lines
+def test_a_start_that_failed_before_the_kv_cache_measured_nothing(
+    tmp_path: Path,
 ) -> None:
-    """Of weights the memory model says whether they fit."""
-    plan = planned(written(tmp_path, *lines))
-    assert not plan.deployment.refusals(Settings(max_model_len=CONTEXT))
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.04 GiB."
+    with pytest.raises(InputError, match="how large the KV cache is"):
+        planned(written(tmp_path, FITTED[0], oom))
+
+
+def test_the_last_start_that_measured_counts(tmp_path: Path) -> None:
+    failed = written(tmp_path, FITTED[0], "Killed").read_text(encoding="utf-8")
+    log = written(tmp_path, *FITTED)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(failed)
+    assert planned(log).memory.kv_cache_tokens == 919_824
 
 
 def test_what_would_have_fitted_is_a_measurement_too(tmp_path: Path) -> None:

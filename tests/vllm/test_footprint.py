@@ -14,9 +14,10 @@ from chunkscope.report.section import sections
 from chunkscope.report.words import sentence
 from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.check import DRY, check, vllm_python
-from chunkscope.vllm.deployment import Deployment, MeasuredFit
+from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Task
 from chunkscope.vllm.flags import command_line, release
+from chunkscope.vllm.measured import MeasuredFit
 from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, SHORT, plan
 

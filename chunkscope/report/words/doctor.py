@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chunkscope.artefacts.numbers import as_written, plural, share
-from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport, Symptom
+from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.report.words import Template, capital, sentence
 from chunkscope.vllm.flags import spelled
+from chunkscope.vllm.log.start import EngineStart, Symptom
 
 _CONTEXT, _BUDGET = spelled("max_model_len"), spelled("max_num_batched_tokens")
 _SEQS, _SHARE = spelled("max_num_seqs"), spelled("gpu_memory_utilization")
@@ -36,7 +37,7 @@ SENTENCES: dict[str, Template] = {
     "auto_fit": "vLLM reduced max_model_len to what the KV cache holds, and refuses longer prompts",
     "kv_bound": "the KV cache was full while requests waited",
     "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had room",
-    "queue_bound": "requests [between?that came between two lines may have ]waited for prefill",
+    "queue_bound": "requests waited for prefill",
     "small_budget": "{names:and} made steps small, and prompts waited",
     "client_bound": "the client sent too few requests: none waited, and the KV cache had room",
     "prefill_bound": "steps that read a prompt take much longer, so answers wait",
@@ -104,71 +105,72 @@ def answer(diagnosis: Diagnosis) -> str:
         if all(engine.busy_s for engine in diagnosis.engines):
             return "Nothing limited the engine."
         return "The engine was never seen at work, so its limit is not known."
-    worst, count = title(diagnosis.symptoms[0]), len(diagnosis.engines)
-    return (
-        worst
-        if count == 1
-        else f"Worst of {count} engines: {worst[0].lower()}{worst[1:]}"
-    )
+    worst = title(diagnosis.symptoms[0])
+    count = len(diagnosis.engines)
+    if count == 1:
+        return worst
+    return f"Worst of {count} engines: {worst[0].lower()}{worst[1:]}"
 
 
 def title(symptom: Symptom) -> str:
     return f"{capital(sentence(symptom.title)).rstrip('.')}."
 
 
-def heading(engine: EngineReport, place: int, count: int) -> str:
-    which = (
-        f"Engine {place} of {count} in {Path(engine.source).name}: "
-        if count > 1
-        else ""
-    )
-    lines = (
-        f" (lines {engine.first_line} to {engine.last_line})"
-        if engine.last_line
-        else ""
-    )
-    version = (
-        f"vLLM {engine.facts.version}"
-        if engine.facts.version
-        else "vLLM (version unknown)"
-    )
-    several = f", {engine.engines} engines" if engine.engines > 1 else ""
-    return f"{which}{engine.facts.model or 'unknown model'}, {version}{several}{lines}"
+def heading(engine: EngineStart, place: int, count: int) -> str:
+    text = engine.facts.model or "unknown model"
+    if count > 1:
+        text = f"Engine {place} of {count} in {Path(engine.source).name}: {text}"
+    text += f", vLLM {engine.facts.version or '(version unknown)'}"
+    if engine.engines > 1:
+        text += f", {engine.engines} engines"
+    if engine.last_line:
+        text += f" (lines {engine.first_line} to {engine.last_line})"
+    return text
 
 
 def remedy(symptom: Symptom) -> str:
     """What to change, the evidence, and its lines in the log."""
-    lines = ", ".join(map(str, symptom.lines))
-    where = f"line{'s' if len(symptom.lines) > 1 else ''} {lines}" if lines else ""
-    seen = "; ".join(filter(None, (*map(sentence, symptom.evidence), where)))
-    return f"Try: {sentence(symptom.change)}.{f' Seen: {seen}.' if seen else ''}"
+    seen = [sentence(note) for note in symptom.evidence]
+    if symptom.lines:
+        numbers = ", ".join(str(line) for line in symptom.lines)
+        seen.append(f"line{'s' if len(symptom.lines) > 1 else ''} {numbers}")
+    text = f"Try: {sentence(symptom.change)}."
+    if seen:
+        text += f" Seen: {'; '.join(seen)}."
+    return text
 
 
-def happened(engine: EngineReport) -> str:
+def happened(engine: EngineStart) -> str:
     if not engine.windows:
         return "No throughput was logged."
     busy = engine.busy_s or 1.0
-    hits = (
-        f", prefix cache hits {share(engine.hit_rate)}"
-        if engine.hit_rate is not None
-        else ""
-    )
+    hits = ""
+    if engine.hit_rate is not None:
+        hits = f", prefix cache hits {share(engine.hit_rate)}"
     return (
-        f"Busy for {engine.busy_s:,.0f} s: {engine.prompt_tokens / busy:,.0f} prompt and "
-        f"{engine.output_tokens / busy:,.0f} output tokens/s; at most "
-        f"{plural(engine.peak_running, 'request')} running and {engine.peak_waiting:,} waiting; "
+        f"Busy for {engine.busy_s:,.0f} s: {engine.prompt_tokens / busy:,.0f} prompt "
+        f"and {engine.output_tokens / busy:,.0f} output tokens/s; at most "
+        f"{plural(engine.peak_running, 'request')} running and "
+        f"{engine.peak_waiting:,} waiting; "
         f"KV cache up to {share(engine.peak_kv_use)}{hits}."
     )
 
 
-def cautions(engine: EngineReport) -> Iterator[str]:
+def cautions(engine: EngineStart) -> Iterator[str]:
     """Arguments that are not defaults, and what the log's figures leave out."""
-    if given := [
-        f"{name} {as_written(value)}" for name, value in engine.arguments.items()
-    ]:
-        yield f"not vLLM's defaults: {', '.join(given)}"
+    if engine.arguments:
+        arguments = []
+        for name, value in engine.arguments.items():
+            arguments.append(f"{name} {as_written(value)}")
+        yield f"not vLLM's defaults: {', '.join(arguments)}"
     if not engine.windows or not engine.last_line:
         return
-    yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
+    yield (
+        "vLLM does not log preemptions; `chunkscope doctor URL` reads them from "
+        "/metrics"
+    )
     if engine.hit_rate:
-        yield "prompt tokens/s leave out cached tokens; hits are those of the last 1,000 requests"
+        yield (
+            "prompt tokens/s leave out cached tokens; hits are those of the last "
+            "1,000 requests"
+        )

@@ -185,7 +185,6 @@ SENTENCES: dict[str, Template] = {
     "refused_kv_cache": "one request of {max_model_len} tokens (max_model_len) does not fit the KV "
     "cache, which holds {tokens}: lower max_model_len[full_tp?, or set --tp {full_tp}]",
     "refused_logprobs": "prompt_logprobs need {taken_gib:,.2f} GiB more; {free_gib:,.2f} are free",
-    "refused_failed": "it did not fit when it was tried: {why} ({log}, line {line})",
     # emitted forms
     "emit_spelled_out": "planned for --entry {entry}: defaults that differ here are spelled out",
     "emit_breaks_limits": "this does NOT keep the limits: {limits}",
