@@ -100,7 +100,9 @@ def is_model(name: str, shape: ModelShape, *, logged: bool = False) -> bool | No
     """Does a script, or a log, by this name mean this model or one built alike? None: not known."""
     if name in (shape.name, shape.load_name):
         return True
-    parts = ("name", "source", "hub_id", "file_bytes", "notes")
+    # A formula's weights differ from a checkpoint's by a few norms and biases.
+    parts = ("name", "source", "hub_id", "parameters", "file_bytes")
+    parts += ("file_expert_bytes", "notes")
     known = local_model(name) or (local_model(Path(name).name) if logged else None)
     return (
         replace(known, **{n: getattr(shape, n) for n in parts}) == shape

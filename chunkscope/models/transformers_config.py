@@ -1,0 +1,64 @@
+"""What transformers' class for a model type adds to its config.json.
+
+A config.json leaves out what its class has as a default, and many classes work out the kind
+of each layer. No code of the model's own repository is run, and nothing is downloaded.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from chunkscope.models.fields import NESTED, Config
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+# Properties that a class works out, beside the fields that it states.
+WORKED_OUT = ("layer_types", "mlp_layer_types")
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The text model's fields by transformers' class; none where it has no such class."""
+
+    known: bool = False
+    fields: dict[str, object] = field(default_factory=dict)
+
+
+def complete(config: Config) -> Completion:
+    """What the class of the whole model says, else that of its language model alone."""
+    for part in (config, *(config.get(key) for key in NESTED)):
+        kind = part.get("model_type") if isinstance(part, Mapping) else None
+        if isinstance(kind, str) and kind in _classes():
+            return Completion(known=True, fields=_fields(_classes()[kind], part))
+    return Completion()
+
+
+def _fields(config_class: "type[PretrainedConfig]", stated: Config) -> dict[str, object]:
+    """None of them where the class refuses what is stated: then that is all there is."""
+    try:
+        text = config_class.from_dict(dict(stated)).get_text_config(decoder=True)
+        fields = text.to_dict()
+    except Exception:  # noqa: BLE001  (each class raises what it likes)
+        return {}
+    for standard, own in text.attribute_map.items():
+        fields.setdefault(standard, fields.get(own))
+    for name in WORKED_OUT:
+        fields[name] = getattr(text, name, None)
+    fields["model_type"] = text.model_type
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@cache
+def _classes() -> "Mapping[str, type[PretrainedConfig]]":
+    """By model type. Importing them takes a second or two; none without transformers."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    try:
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    except ImportError:
+        return {}
+    classes: Mapping[str, type[PretrainedConfig]] = CONFIG_MAPPING
+    return classes
