@@ -23,11 +23,11 @@ LARGEST_HEADER = 100 << 20  # bytes, as safetensors itself has it
 PATTERNS = {
     "vision": re.compile(r"(^|[._])(vision|visual|audio|image|speech|mm|modal)[._]"),
     "by_layer": re.compile(r"embed_tokens_per_layer"),
-    "experts": re.compile(r"[._]experts[._]|block_sparse_moe\.(in|out)put_linear"),
-    "embedding": re.compile(r"embed_tokens|wte|word_embed|tok_embed|embed_in\."),
+    "experts": re.compile(r"(^|\.)experts[._]|block_sparse_moe\.(in|out)put_linear"),
+    "embedding": re.compile(r"embed_tokens|wte|word_embed|tok_embed|embed_in\.|[._]embeddings\."),
     "head": re.compile(r"lm_head|embed_out|(^|\.)output(_layer)?\.weight"),
     "other": re.compile(r"norm|ln_|router|gate\.|wpe|embed_positions|per_layer"),
-    "mlp": re.compile(r"mlp|ffn|feed_forward|expert|fc\d|block_sparse_moe"),
+    "mlp": re.compile(r"mlp|ffn|feed_forward|expert|fc\d|moe|(up|down|gate)_proj"),
     "attention": re.compile(r"."),
 }
 # Layers that predict further tokens, and parts that speak: vLLM does not load them.

@@ -87,7 +87,9 @@ def _mlps(fields: Fields, layers: list[Layer], shape: ModelShape) -> int:
     weights = 0
     if shape.experts:
         shared = _mlp(shape, shape.hidden, shape.experts.shared_intermediate)
-        weights += shape.experts.layers * shared
+        # Nemotron-3's experts work on tokens that are made smaller.
+        reduced = fields.maybe("moe_latent_size") or 0
+        weights += shape.experts.layers * (shared + 2 * shape.hidden * reduced)
     wide_if_borrowing = fields.says("use_double_wide_mlp")  # Gemma 4
     for layer in layers:
         if layer.feed is not Feed.DENSE:
@@ -103,10 +105,8 @@ def _routed_experts(fields: Fields, shape: ModelShape) -> int:
     experts = shape.experts
     if experts is None:
         return 0
-    reduced = fields.maybe("moe_latent_size")  # experts on tokens that are made smaller
-    each = _mlp(shape, reduced or shape.hidden, experts.intermediate)
-    in_and_out = 2 * shape.hidden * (reduced or 0)
-    return experts.layers * (experts.count * each + in_and_out)
+    width = fields.maybe("moe_latent_size") or shape.hidden
+    return experts.layers * experts.count * _mlp(shape, width, experts.intermediate)
 
 
 def _router(shape: ModelShape) -> int:

@@ -1,10 +1,10 @@
 """The models that are known by name, without a network and without transformers.
 
-An entry of table.json holds the part of the published config.json that decides memory and speed:
-what its family shares (or the model it is `like`), and what is its own. `parameters` are the exact
-weights by kind, `published` is the count that its makers state, and `source` says where the config
-was read. Models that are known to split text alike, whatever their special tokens, have the same
-`tokenizer`.
+A row of table.json holds the part of the published config.json that decides memory and speed: what
+is its own beside that of a model it is `like`. `parameters` are the exact weights by kind; the
+model's makers state a count (`published`) or a `size`, and `source` says where the config was read.
+Models that are known to split text alike, whatever their special tokens, have the same `tokenizer`.
+`python -m tests.models.built NAME` counts the weights of a row.
 """
 
 import json
@@ -20,42 +20,44 @@ from chunkscope.models.shape import ModelShape, Parameters
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownModel:
     hub_ids: tuple[str, ...]
-    published: int
-    config: Mapping[str, Any]
     tokenizer: str
+    config: Mapping[str, Any]
     parameters: Parameters
     source: str
-    quantized: tuple[str, ...] | None  # kinds of weights; None: all that the method takes
+    published: int | None = None
+    size: str | None = None
+    quantized: tuple[str, ...] | None = None  # kinds of weights, if not all that can be
+
+    @property
+    def stated_parameters(self) -> float:
+        """As its makers count them, or name it: "30B"."""
+        if self.published is not None:
+            return self.published
+        return float((self.size or "0B").removesuffix("B")) * 1e9
 
 
 def _read(file: Path) -> dict[str, KnownModel]:
     models: dict[str, KnownModel] = {}
-    for family in json.loads(file.read_bytes()):
-        for name, row in family["models"].items():
-            config = {**family.get("config", {}), **row.get("config", {})}
-            parameters = row.get("parameters")
-            if "like" in row:
-                like = models[row["like"]]
-                config = {**like.config, **row.get("config", {})}
-                parameters = parameters or like.parameters
-            models[name] = KnownModel(
-                hub_ids=tuple(row["hub_ids"]),
-                published=row["published"],
-                config=config,
-                tokenizer=row.get("tokenizer") or family["tokenizer"],
-                parameters=_parameters(parameters),
-                source=row.get("source") or family["source"],
-                quantized=_kinds(row.get("quantized") or family.get("quantized")),
-            )
+    for name, row in json.loads(file.read_bytes()).items():
+        like = models.get(row.pop("like", ""))
+        config = row.pop("config", {})
+        parameters = row.pop("parameters", None)
+        quantized = row.pop("quantized", None)
+        if like is not None:
+            config = {**like.config, **config}
+        if parameters is not None:
+            counted = Parameters(**parameters)
+        else:
+            assert like is not None, f"table.json states no weights of {name}"
+            counted = like.parameters
+        models[name] = KnownModel(
+            hub_ids=tuple(row.pop("hub_ids")),
+            config=config,
+            parameters=counted,
+            quantized=None if quantized is None else tuple(quantized),
+            **row,
+        )
     return models
-
-
-def _parameters(stated: Parameters | dict[str, int]) -> Parameters:
-    return stated if isinstance(stated, Parameters) else Parameters(**stated)
-
-
-def _kinds(stated: list[str] | None) -> tuple[str, ...] | None:
-    return None if stated is None else tuple(stated)
 
 
 MODELS = _read(Path(__file__).with_name("table.json"))

@@ -11,11 +11,11 @@ from typing import Any
 
 from chunkscope.models import MODELS
 from chunkscope.models.checkpoint import Checkpoint, Tensor, sum_up
-from chunkscope.models.fields import text_part
+from chunkscope.models.fields import Fields, text_part
 from chunkscope.models.quantization import Quantization
 
-# Types that the hub calls otherwise: transformers has no class of that name.
-CALLED = {"kimi_k2": "deepseek_v3", "deepseek_v32": "deepseek_v32"}
+# Types without a class in transformers, and those that are built alike.
+BUILT_AS = {"kimi_k2": "deepseek_v3", "mimo": "qwen2"}
 
 
 def built(config: Mapping[str, Any]) -> list[Tensor]:
@@ -23,9 +23,7 @@ def built(config: Mapping[str, Any]) -> list[Tensor]:
     import torch
     import transformers
 
-    stated = {k: v for k, v in config.items() if k != "quantization_config"}
-    kind = str(stated["model_type"])
-    stated["model_type"] = CALLED.get(kind, kind)
+    stated = _buildable(config)
     settings = transformers.AutoConfig.for_model(**stated)
     architecture = (stated.get("architectures") or [""])[0]
     model_class = getattr(transformers, architecture, None)
@@ -45,11 +43,19 @@ def built(config: Mapping[str, Any]) -> list[Tensor]:
     ]
 
 
+def _buildable(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of 16 bits, and by types that transformers knows."""
+    stated = dict(config)
+    stated.pop("quantization_config", None)
+    stated["model_type"] = BUILT_AS.get(stated["model_type"], stated["model_type"])
+    if "text_config" in stated:
+        stated["text_config"] = _buildable(stated["text_config"])
+    return stated
+
+
 def counted(config: Mapping[str, Any]) -> Checkpoint:
     """The weights of a model that transformers builds from a config.json, by kind."""
-    text = text_part(config)
-    layers = text.get("num_hidden_layers") or text.get("n_layer")
-    assert isinstance(layers, int)
+    layers = Fields(text_part(config), "built").layers
     return sum_up(
         built(config), layers=layers, tied=False, quantization=Quantization()
     )
