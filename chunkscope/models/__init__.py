@@ -1,4 +1,4 @@
-"""A model's checkpoint and config.json -> ModelShape: weights, KV and activation bytes."""
+"""Checkpoint and config.json -> ModelShape: weights, KV and activation bytes."""
 
 from chunkscope.models.config import shape_from_config
 from chunkscope.models.find import MODELS, find_model, known_model

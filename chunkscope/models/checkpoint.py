@@ -1,13 +1,14 @@
 """What a checkpoint's safetensors files say in their headers: exact weights, by kind.
 
-A header is 8 bytes with its length and then JSON: each tensor's name, type, shape and place in the
-file. It says exactly what is stored, for every architecture and quantization.
+A header is 8 bytes with its length and then JSON: each tensor's name, type, shape and
+place in the file. It says exactly what is stored, for every architecture and
+quantization.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -18,13 +19,15 @@ INDEX = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 LARGEST_HEADER = 100 << 20  # bytes, as safetensors itself has it
 
-# Kinds in the order in which a name is compared with them, as in `visual.blocks.0.attn.qkv.weight`,
-# `model.layers.0.mlp.experts.7.up_proj.weight` and `model.layers.0.self_attn.q_proj.weight`.
+# Kinds in the order in which a name is compared with them: of vision is
+# `visual.blocks.0.attn.qkv.weight`, of experts `layers.0.mlp.experts.7.up_proj.weight`.
 PATTERNS = {
     "vision": re.compile(r"(^|[._])(vision|visual|audio|image|speech|mm|modal)[._]"),
     "by_layer": re.compile(r"embed_tokens_per_layer"),
     "experts": re.compile(r"(^|\.)experts[._]|block_sparse_moe\.(in|out)put_linear"),
-    "embedding": re.compile(r"embed_tokens|wte|word_embed|tok_embed|embed_in\.|[._]embeddings\."),
+    "embedding": re.compile(
+        r"embed_tokens|wte|(word|tok)_embed|embed_in\.|\.embeddings\."
+    ),
     "head": re.compile(r"lm_head|embed_out|(^|\.)output(_layer)?\.weight"),
     "other": re.compile(r"norm|ln_|router|gate\.|wpe|embed_positions|per_layer"),
     "mlp": re.compile(r"mlp|ffn|feed_forward|expert|fc\d|moe|(up|down|gate)_proj"),
@@ -33,8 +36,10 @@ PATTERNS = {
 # Layers that predict further tokens, and parts that speak: vLLM does not load them.
 NOT_LOADED = re.compile(r"(^|\.)(mtp\w*|talker|code2wav|token2wav)\.")
 LAYER_NUMBER = re.compile(r"\.(?:layers|blocks|h)\.(\d+)\.")  # `model.layers.61.`
-# Of quantization: `weight_scale_inv`, `qzeros`, `g_idx`, `weight.absmax`, `up_proj_scales`.
-SCALES = re.compile(r"scales?(_inv|_2)?$|zeros$|zero_point$|g_idx$|absmax|quant_|_shape$")
+# Of quantization: `weight_scale_inv`, `qzeros`, `g_idx`, `weight.absmax`.
+SCALES = re.compile(
+    r"scales?(_inv|_2)?$|zeros$|zero_point$|g_idx$|absmax|quant_|_shape"
+)
 PACKED = ("I32", "U8")  # types that hold several weights in a value
 EIGHT_BITS = ("F8_E4M3", "F8_E5M2", "I8")
 
@@ -121,7 +126,7 @@ def sum_up(
 
 
 def is_loaded(tensor: Tensor, layers: int) -> bool:
-    """DeepSeek-V3 has a further layer behind its last one, which predicts more tokens."""
+    """DeepSeek-V3 has a further layer after its last, which predicts more tokens."""
     if NOT_LOADED.search(tensor.name):
         return False
     number = LAYER_NUMBER.search(tensor.name)
@@ -129,9 +134,9 @@ def is_loaded(tensor: Tensor, layers: int) -> bool:
 
 
 def read_folder(folder: Path) -> list[Tensor] | None:
-    """All tensors of a folder's safetensors files; None where one is missing or torn."""
+    """All tensors of a folder's safetensors files; None if one is missing or torn."""
+    tensors: list[Tensor] = []
     try:
-        tensors = []
         for file in _files(folder):
             tensors.extend(_header(file))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -159,33 +164,30 @@ def _header(file: Path) -> Iterator[Tensor]:
     for name, tensor in header.items():
         if name == "__metadata__":
             continue
-        start, end = tensor["data_offsets"]
-        yield Tensor(
-            name=name,
-            dtype=tensor["dtype"],
-            shape=tuple(tensor["shape"]),
-            stored_bytes=end - start,
-        )
+        yield _tensor(name, tensor["dtype"], tensor["shape"], tensor["data_offsets"])
+
+
+def _tensor(
+    name: str, dtype: str, shape: Sequence[int], offsets: Sequence[int]
+) -> Tensor:
+    start, end = offsets
+    return Tensor(name=name, dtype=dtype, shape=tuple(shape), stored_bytes=end - start)
 
 
 def read_hub(hub_id: str) -> list[Tensor] | None:
-    """All tensors of a repository, by the headers of its files; None where it has none, or
-    the hub does not answer."""
+    """All tensors of a repository, by the headers of its files.
+
+    None where it has no such files, or the hub does not answer.
+    """
     from huggingface_hub import get_safetensors_metadata
 
     try:
         repository = get_safetensors_metadata(hub_id)
-    except Exception:  # noqa: BLE001  (the hub's library raises its own, and httpx' errors)
+    except Exception:  # the hub's library raises its own, and httpx' errors
         return None
     tensors = []
     for file in repository.files_metadata.values():
         for name, tensor in file.tensors.items():
-            start, end = tensor.data_offsets
-            found = Tensor(
-                name=name,
-                dtype=tensor.dtype,
-                shape=tuple(tensor.shape),
-                stored_bytes=end - start,
-            )
+            found = _tensor(name, tensor.dtype, tensor.shape, tensor.data_offsets)
             tensors.append(found)
     return tensors or None

@@ -1,6 +1,6 @@
 """config.json -> ModelShape: with a checkpoint's tensors exact, else by a formula."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from chunkscope.artefacts.note import Note, note
@@ -14,6 +14,14 @@ from chunkscope.models.shape import Attention, Experts, ModelShape, Parameters
 from chunkscope.models.states import read_state
 from chunkscope.models.transformers_config import complete
 
+# The names that files give the longest context.
+LIMITS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_seq_length",
+)
 # Kinds of position scaling whose max_position_embeddings already is the scaled length.
 UNSCALED = ("default", "su", "longrope", "llama3", "mrope")
 LARGEST_SCALE = 1_000
@@ -81,12 +89,10 @@ def shape_of_known(
 ) -> ModelShape:
     """The shape of a model whose weights were counted before, without transformers.
 
-    `quantized`: the kinds of weights that are, where it is not all that the method takes.
+    `quantized`: the kinds of weights that are, if not all that the method takes.
     """
     fields = Fields(text_part(config), name)
-    shape, _ = described(
-        fields, known=True, source="the built-in table", hub_id=hub_id
-    )
+    shape, _ = described(fields, known=True, source="the built-in table", hub_id=hub_id)
     if quantized is not None:
         quantization = replace(shape.quantization, kinds=quantized)
         shape = replace(shape, quantization=quantization)
@@ -164,32 +170,24 @@ def _is_tied(fields: Fields) -> bool:
 
 
 def _limit(fields: Fields) -> int | None:
-    """The longest context, as vLLM derives it: model_max_length, else the least that is
-    stated, times the factor of its position scaling."""
-    limit = fields.maybe("model_max_length")
-    for key in LIMITS:
-        stated = fields.maybe(key)
-        if stated and not fields.maybe("model_max_length"):
-            limit = min(limit or stated, stated)
+    """The longest context, as vLLM derives it: as stated, times what positions are
+    scaled by."""
+    limit = fields.maybe("model_max_length") or _least_stated_limit(fields)
     scaling = Fields(_rope_scaling(fields), fields.name)
     kind = scaling.config.get("rope_type") or scaling.config.get("type") or "default"
     factor = scaling.config.get("factor")
     if kind in UNSCALED or not isinstance(factor, int | float):
-        return limit or None
+        return limit
     if not 1 <= factor < LARGEST_SCALE:
-        return limit or None
+        return limit
     if kind == "yarn":
         limit = scaling.maybe("original_max_position_embeddings") or limit
-    return int((limit or 0) * factor) or None
+    return int(limit * factor) if limit else None
 
 
-LIMITS = (
-    "max_position_embeddings",
-    "n_positions",
-    "max_seq_len",
-    "seq_length",
-    "max_seq_length",
-)
+def _least_stated_limit(fields: Fields) -> int | None:
+    limits = [fields.maybe(key) for key in LIMITS]
+    return min((limit for limit in limits if limit), default=None)
 
 
 def _rope_scaling(fields: Fields) -> Config:
@@ -200,39 +198,24 @@ def _rope_scaling(fields: Fields) -> Config:
 
 
 def _unstretched_limit(fields: Fields) -> int | None:
-    """The context of longrope without its stretching: vLLM goes no further by itself."""
+    """The context before longrope stretches it: vLLM goes no further by itself."""
     if "long_factor" not in _rope_scaling(fields):
         return None
     return fields.maybe("original_max_position_embeddings")
 
 
-def _attention(
-    fields: Fields, layers: Sequence[Layer], limit: int | None
-) -> Attention:
-    heads = fields.number("heads")
-    kv_heads = fields.maybe("kv_heads") or heads
-    head_dim = fields.maybe("head_dim") or fields.number("hidden") // heads
-    if fields.says("multi_query") and not fields.says("new_decoder_architecture"):
-        kv_heads = 1  # Falcon states as many as heads
-    latent = read_latent(fields)
-    if latent and fields.is_of("latent that is expanded"):  # vLLM keeps keys and values
-        kv_heads = heads
-        head_dim = latent.key_dim
-        latent = None
+def _attention(fields: Fields, layers: Sequence[Layer], limit: int | None) -> Attention:
     window = _window(fields, limit)
     sliding_layers = 0
-    states = 0
-    for layer in layers:
-        if window and KvKind.SLIDING in layer.keeps and not layer.borrows:
-            sliding_layers += 1
-        if KvKind.STATE in layer.keeps:
-            states += 1
+    if window:
+        sliding_layers = sum(layer.has_own_window for layer in layers)
+    states = sum(KvKind.STATE in layer.keeps for layer in layers)
     full = _full_attention(fields)
-    return Attention(
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        latent=latent,
+    attention = Attention(
+        heads=fields.number("heads"),
+        kv_heads=_kv_heads(fields),
+        head_dim=_head_dim(fields),
+        latent=read_latent(fields),
         sliding_window=window if sliding_layers else None,
         sliding_layers=sliding_layers,
         stateful_layers=sum(not layer.attends for layer in layers),
@@ -242,6 +225,22 @@ def _attention(
         full_head_dim=full.maybe("head_dim"),
         borrowing_layers=sum(layer.borrows for layer in layers),
     )
+    if attention.latent and fields.is_of("latent that is expanded"):
+        # vLLM keeps the keys and values of MiniCPM3, not its latents.
+        head_dim = attention.latent.key_dim
+        heads = attention.heads
+        return replace(attention, latent=None, kv_heads=heads, head_dim=head_dim)
+    return attention
+
+
+def _kv_heads(fields: Fields) -> int:
+    if fields.says("multi_query") and not fields.says("new_decoder_architecture"):
+        return 1  # Falcon states as many as heads
+    return fields.maybe("kv_heads") or fields.number("heads")
+
+
+def _head_dim(fields: Fields) -> int:
+    return fields.maybe("head_dim") or fields.number("hidden") // fields.number("heads")
 
 
 def _window(fields: Fields, limit: int | None) -> int | None:
@@ -253,7 +252,7 @@ def _window(fields: Fields, limit: int | None) -> int | None:
 
 
 def _full_attention(fields: Fields) -> Fields:
-    """KV heads and head size of layers with full attention, where they are built otherwise."""
+    """KV heads and head size of full attention, where a window has others (Gemma 4)."""
     stated = {"head_dim": fields.config.get("global_head_dim")}
     if fields.says("attention_k_eq_v"):  # values are keys
         heads = fields.config.get("num_global_key_value_heads")

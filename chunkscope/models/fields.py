@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 from chunkscope.errors import InputError
 
@@ -64,16 +65,19 @@ class Fields:
         """The first whole number that is stated under one of the field's names."""
         for key in NAMES.get(what, [what]):
             value = self.config.get(key)
-            if isinstance(value, list) and value and value.count(value[0]) == len(value):
+            if (
+                isinstance(value, list)
+                and value
+                and value.count(value[0]) == len(value)
+            ):
                 value = value[0]  # the same in each layer
             if value is None or value == "auto":
                 continue
-            is_whole = isinstance(value, int) and not isinstance(value, bool)
-            if not is_whole or not 0 <= value < LARGEST:
-                raise InputError(
-                    f"the config.json of {self.name} has no valid {key}: {value!r:.40}"
-                )
-            return int(value)
+            if is_whole(value) and 0 <= value < LARGEST:
+                return value
+            raise InputError(
+                f"the config.json of {self.name} has no valid {key}: {value!r:.40}"
+            )
         return None
 
     def all_of(self, *names: str) -> list[int] | None:
@@ -100,6 +104,11 @@ class Fields:
 
     def says(self, key: str) -> bool:
         return bool(self.config.get(key))
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Is it a whole number? True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def text_part(config: Config) -> dict[str, object]:

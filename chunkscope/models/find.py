@@ -1,10 +1,9 @@
-"""A model's name -> its shape: a folder, the built-in table, the hub's local cache, the hub."""
+"""A model's name -> its shape: by a folder, the built-in table, or the hub."""
 
 import json
 import os
 import re
 from contextlib import suppress
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def suggestion(name: str) -> str:
 
 
 def _refuse_gguf(path: Path, name: str) -> None:
-    """InputError for a GGUF file, a folder with nothing else, or a hub id that says so."""
+    """InputError for a GGUF file, a folder of them, or a hub id that says so."""
     if path.is_dir():
         has_config = (path / "config.json").is_file()
         is_gguf = not has_config and any(path.glob("*.gguf"))
@@ -93,8 +92,7 @@ def _from_path(path: Path, name: str) -> ModelShape:
 
 
 def _from_hub(hub_id: str) -> ModelShape:
-    """By what the hub's cache has; else what is needed of it is downloaded: config.json and
-    the headers of the weights' files."""
+    """By config.json and the headers of the weights' files: cached, or downloaded."""
     file = _hub_config(hub_id)
     config = _object(file)
     if not config:

@@ -1,8 +1,9 @@
-"""How many weights a config.json describes, for a model whose checkpoint is not at hand.
+"""How many weights a config.json describes: for a model without a checkpoint.
 
-Matrices are counted and a norm before attention and MLP; biases, other norms and what few families
-have are left out. For the families of tests/models/test_families.py that is within half a per cent
-of what transformers builds. What sees or hears is counted roughly.
+Matrices are counted and a norm before attention and MLP; biases, other norms and what
+few families have are left out. For the families of tests/models/test_families.py that
+is within one per cent of what transformers builds. What sees or hears is counted
+roughly.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,8 +36,10 @@ def count_parameters(
 
 
 def _attention(fields: Fields, layers: list[Layer], shape: ModelShape) -> int:
-    """Of all layers that attend or keep a state; one that is not known is taken to weigh what
-    attention does."""
+    """Of all layers that attend or keep a state.
+
+    One whose kind is not known is taken to weigh what attention does.
+    """
     state = shape.attention.state
     weights = state.layers * state.weights if state else 0
     latent = read_latent(fields)

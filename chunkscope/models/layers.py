@@ -31,6 +31,10 @@ class Layer:
     def attends(self) -> bool:
         return KvKind.FULL in self.keeps or KvKind.SLIDING in self.keeps
 
+    @property
+    def has_own_window(self) -> bool:
+        return KvKind.SLIDING in self.keeps and not self.borrows
+
 
 NOTHING: frozenset[KvKind] = frozenset()
 FULL = frozenset({KvKind.FULL})
@@ -144,11 +148,8 @@ def _sparse_layers(fields: Fields) -> set[int]:
     period = fields.maybe("expert_layer_period")  # Jamba
     if period:
         return set(range(fields.maybe("expert_layer_offset") or 0, count, period))
-    first = fields.maybe("dense_first") or 0
     every = fields.maybe("sparse_every") or 1
-    sparse = set()
-    for number in range(first, count):
-        if (number + 1) % every == 0:
-            sparse.add(number)
+    sparse = set(range(every - 1, count, every))
+    sparse.difference_update(range(fields.maybe("dense_first") or 0))
     dense = fields.config.get("mlp_only_layers")
     return sparse.difference(dense) if isinstance(dense, list) else sparse

@@ -1,10 +1,10 @@
-"""quantization_config -> how many bits a weight takes, and in which type it is multiplied."""
+"""quantization_config -> bits of a weight, and in which type it is multiplied."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chunkscope.models.fields import Config
+from chunkscope.models.fields import Config, is_whole
 
 LINEAR = ("attention", "mlp", "experts")
 BLOCK_ROWS = 128  # and columns, where a block of weights has one scale: vLLM cuts none
@@ -22,7 +22,7 @@ class Compute(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """`bits` per weight and what scales and zero points add; only `kinds` are quantized."""
+    """`bits` per weight, and what scales and zero points add, of some `kinds`."""
 
     method: str = ""  # none
     bits: float = UNQUANTIZED_BITS
@@ -79,9 +79,7 @@ def _nvfp4(_: Config) -> Quantization:
 
 def _fp8(stated: Config) -> Quantization:
     scales = OF_BLOCKS if stated.get("weight_block_size") else 0.0
-    return Quantization(
-        method="fp8", bits=8.0, compute=Compute.FP8, extra_bits=scales
-    )
+    return Quantization(method="fp8", bits=8.0, compute=Compute.FP8, extra_bits=scales)
 
 
 def _integers(stated: Config) -> Quantization:
@@ -97,13 +95,13 @@ def _integers(stated: Config) -> Quantization:
 def _bitsandbytes(stated: Config) -> Quantization:
     if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
         return Quantization(method="bitsandbytes", bits=8.0)
-    # Each 64 weights have a 32-bit scale, or an 8-bit one where scales are quantized too.
+    # Each 64 weights have a 32-bit scale, or of 8 bits if scales are quantized, too.
     scale_bits = 8 if stated.get("bnb_4bit_use_double_quant") else 32
     return Quantization(method="bitsandbytes", bits=4.0, extra_bits=scale_bits / 64)
 
 
 def _compressed_tensors(stated: Config) -> Quantization:
-    """Of the first group of layers; the others are quantized alike in what is published."""
+    """Of the first group of layers: published models quantize the others alike."""
     groups = stated.get("config_groups")
     first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
     weights = _part(first, "weights")
@@ -162,13 +160,13 @@ def _part(config: object, key: str) -> Config:
 
 
 def _of_group(bits: int, weights: int) -> float:
-    """What a group's scale and zero point add to each weight; 0 where there is no group."""
+    """What a group's scale and zero point add to each weight; 0 without groups."""
     return bits / weights if weights > 0 else 0.0
 
 
 def _number(stated: Config, name: str, default: int, *, least: int = -1) -> int:
     """A whole number. A group_size of -1 means the whole row."""
     value = stated.get(name)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+    if is_whole(value) and value >= least:
         return value
     return default

@@ -12,7 +12,7 @@ MXFP4_ROWS = 256  # vLLM pads the rows of mxfp4 experts to a multiple of this
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latent:
-    """Multi-head latent attention (DeepSeek): one compressed vector per token, for all heads."""
+    """Multi-head latent attention (DeepSeek): one short vector per token for all heads."""
 
     kv_rank: int
     q_rank: int | None
@@ -28,7 +28,7 @@ class Latent:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What mamba or linear attention keeps of a request, however long it is, in each layer."""
+    """What each layer of mamba or linear attention keeps of a request of any length."""
 
     layers: int
     convolution: int  # values in the model's own precision
@@ -58,7 +58,7 @@ class Attention:
     borrowing_layers: int = 0  # that look at the keys and values of an earlier layer
 
     def splits_over(self, gpus: int) -> bool:
-        """Does vLLM split it? Heads evenly; KV heads too, or each is copied as often."""
+        """Can vLLM split it? Heads evenly; KV heads, too, or each is copied as often."""
         if self.heads % gpus != 0:
             return False
         fewer, more = sorted((self.kv_heads, gpus))
@@ -95,7 +95,7 @@ class Parameters:
     experts: int = 0
     other: int = 0
     vision: int = 0
-    # A second table of which a token looks up a row, with a part for each layer (Gemma).
+    # A second table of which a token looks up a row, with a part for each layer: Gemma.
     by_layer: int = 0
 
     @property
@@ -110,7 +110,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """A model as far as memory and speed need it. `limit` is the longest context it takes."""
+    """A model as far as memory and speed need it; `limit` is its longest context."""
 
     name: str
     source: str
@@ -168,7 +168,7 @@ class ModelShape:
         return self._padded(count * bits / 8)
 
     def _padded(self, size: float) -> int:
-        """mxfp4 is padded in memory: 14.58 GB of gpt-oss-20b were measured on an H200."""
+        """mxfp4 is padded: 14.58 GB of gpt-oss-20b were measured on an H200."""
         if self.quantization.method != "mxfp4":
             return round(size)
         rows = -(-self.hidden // MXFP4_ROWS) * MXFP4_ROWS
@@ -209,10 +209,10 @@ class ModelShape:
     def activation_bytes_per_token(self, tp: int = 1) -> int:
         """Peak of one step's activations, on each GPU.
 
-        For a gated MLP 2 bytes x (3 x intermediate / tp + 3 x hidden): gate, up and product, and
-        three hidden-sized tensors. That 3 was fitted to Llama-3.1-8B on an H200 (108 KiB per
-        token), and held for four other dense models there (tests/hardware/test_measured.py);
-        tp > 1 was never measured.
+        For a gated MLP 2 bytes x (3 x intermediate / tp + 3 x hidden): gate, up and
+        product, and three hidden-sized tensors. That 3 was fitted to Llama-3.1-8B on an
+        H200 (108 KiB per token), and held for four other dense models there
+        (tests/hardware/test_measured.py); tp > 1 was never measured.
         """
         parts = [
             self._mlp_bytes(tp),
@@ -226,14 +226,14 @@ class ModelShape:
         inside = self.intermediate // tp
         size = BYTES * (3 if self.gated else 2) * inside
         if self.quantization.eight_bit_products:
-            # The product is written in 8 bits, and a scale for every 128 values of either.
+            # The product is written in 8 bits, with a scale for each 128 values.
             size -= inside - 4 * (inside + self.hidden) // 128
         if self._four_bit_experts:
             size += BYTES * 2 * self.hidden
         return size
 
     def _experts_bytes(self, tp: int) -> int:
-        """4-bit experts have no workspace: what they compute, inside and at their end."""
+        """4-bit experts have no workspace: what they compute, inside and at the end."""
         if self.experts is None or not self._four_bit_experts:
             return 0
         each = self.experts.intermediate // tp + self.hidden
@@ -261,16 +261,16 @@ class ModelShape:
         return 3 * queries + copies_of_keys * attention.key_width(tp)
 
     def attending_bytes_per_token(self, tp: int = 1) -> int:
-        """While attention runs: queries, keys, values, the first two rotated, output, residual."""
+        """While attention runs: queries, keys, values, rotated ones, output, residual."""
         queries = self.attention.query_width(tp)
         keys = self.attention.key_width(tp)
         return BYTES * (3 * queries + 3 * keys + self.hidden)
 
     def workspace_bytes_per_token(self, tp: int = 1) -> int:
-        """What the experts' kernel keeps from step to step (`fused_moe/experts/triton_moe.py`).
+        """What the experts' kernel keeps from step to step.
 
-        Two copies of each token for each of its experts, as wide as the product before and after
-        the activation, or as the model.
+        Two copies of each token for each of its experts, as wide as the product before
+        and after the activation, or as the model (`fused_moe/experts/triton_moe.py`).
         """
         if self.experts is None:
             return 0
@@ -283,8 +283,9 @@ class ModelShape:
     ) -> int:
         """Of latent attention while `context` becomes keys and values.
 
-        For the step's `tokens`: queries, two outputs and latents. `copied`: with copies of keys
-        and values as wide as keys, which vLLM's profile lacks (`mla_attention.py`).
+        For the step's `tokens`: queries, two outputs and latents. `copied`: with copies
+        of keys and values as wide as keys, which vLLM's profile lacks
+        (`mla_attention.py`).
         """
         latent = self.attention.latent
         if latent is None:

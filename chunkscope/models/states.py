@@ -1,7 +1,7 @@
 """What a layer with mamba, linear attention or a convolution keeps of each request.
 
-Sizes are those of vLLM's `mamba_utils.py`; tests/hardware/test_kv_groups.py compares them with the
-caches that vLLM makes. Weights leave out norms and biases.
+Sizes are those of vLLM's `mamba_utils.py`; tests/hardware/test_kv_groups.py compares
+them with the caches that vLLM makes. Weights leave out norms and biases.
 """
 
 from chunkscope.models.fields import Fields
@@ -35,7 +35,7 @@ def _delta_net(fields: Fields, layers: int) -> State | None:
     values = value_heads * value_dim
     mixed = 2 * keys + values  # queries, keys and values
     hidden = fields.number("hidden")
-    # Into queries, keys, values and an output gate, two more gates for each head; and back.
+    # Into queries, keys, values, an output gate and two gates for each head; and back.
     projections = hidden * (mixed + values + 2 * value_heads) + values * hidden
     in_32_bits = fields.config.get("mamba_ssm_dtype") == "float32"
     return State(

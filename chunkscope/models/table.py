@@ -1,9 +1,10 @@
 """The models that are known by name, without a network and without transformers.
 
-A row of table.json holds the part of the published config.json that decides memory and speed: what
-is its own beside that of a model it is `like`. `parameters` are the exact weights by kind; the
-model's makers state a count (`published`) or a `size`, and `source` says where the config was read.
-Models that are known to split text alike, whatever their special tokens, have the same `tokenizer`.
+A row of table.json holds the part of the published config.json that decides memory and
+speed: what is its own beside that of a model it is `like`. `parameters` are the exact
+weights by kind; the model's makers state a count (`published`) or a `size`, and
+`source` says where the config was read. Models that are known to split text alike,
+whatever their special tokens, have the same `tokenizer`.
 `python -m tests.models.built NAME` counts the weights of a row.
 """
 
@@ -39,23 +40,22 @@ class KnownModel:
 def _read(file: Path) -> dict[str, KnownModel]:
     models: dict[str, KnownModel] = {}
     for name, row in json.loads(file.read_bytes()).items():
-        like = models.get(row.pop("like", ""))
-        config = row.pop("config", {})
-        parameters = row.pop("parameters", None)
-        quantized = row.pop("quantized", None)
-        if like is not None:
-            config = {**like.config, **config}
-        if parameters is not None:
-            counted = Parameters(**parameters)
+        config = row.get("config", {})
+        if "like" in row:
+            config = {**models[row["like"]].config, **config}
+        if "parameters" in row:
+            parameters = Parameters(**row["parameters"])
         else:
-            assert like is not None, f"table.json states no weights of {name}"
-            counted = like.parameters
+            parameters = models[row["like"]].parameters
         models[name] = KnownModel(
-            hub_ids=tuple(row.pop("hub_ids")),
+            hub_ids=tuple(row["hub_ids"]),
+            tokenizer=row["tokenizer"],
             config=config,
-            parameters=counted,
-            quantized=None if quantized is None else tuple(quantized),
-            **row,
+            parameters=parameters,
+            source=row["source"],
+            published=row.get("published"),
+            size=row.get("size"),
+            quantized=tuple(row["quantized"]) if "quantized" in row else None,
         )
     return models
 
@@ -64,7 +64,10 @@ MODELS = _read(Path(__file__).with_name("table.json"))
 
 
 def known_model(name: str) -> KnownModel | None:
-    """A model of the table, by its name or one of its hub ids. Capitals do not matter, as there."""
+    """A model of the table, by its name or one of its hub ids.
+
+    Capitals do not matter, as on the hub.
+    """
     wanted = name.lower()
     for own, model in MODELS.items():
         if wanted == own or wanted in [hub_id.lower() for hub_id in model.hub_ids]:

@@ -1,7 +1,8 @@
 """What transformers' class for a model type adds to its config.json.
 
-A config.json leaves out what its class has as a default, and many classes work out the kind
-of each layer. No code of the model's own repository is run, and nothing is downloaded.
+A config.json leaves out what its class has as a default, and many classes work out the
+kind of each layer. No code of the model's own repository is run, and nothing is
+downloaded.
 """
 
 import os
@@ -21,7 +22,7 @@ WORKED_OUT = ("layer_types", "mlp_layer_types")
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The text model's fields by transformers' class; none where it has no such class."""
+    """The text model's fields by transformers' class; none if it has no such class."""
 
     known: bool = False
     fields: dict[str, object] = field(default_factory=dict)
@@ -29,19 +30,26 @@ class Completion:
 
 def complete(config: Config) -> Completion:
     """What the class of the whole model says, else that of its language model alone."""
-    for part in (config, *(config.get(key) for key in NESTED)):
-        kind = part.get("model_type") if isinstance(part, Mapping) else None
-        if isinstance(kind, str) and kind in _classes():
+    parts = [config]
+    for key in NESTED:
+        nested = config.get(key)
+        if isinstance(nested, Mapping):
+            parts.append(nested)
+    for part in parts:
+        kind = str(part.get("model_type"))
+        if kind in _classes():
             return Completion(known=True, fields=_fields(_classes()[kind], part))
     return Completion()
 
 
-def _fields(config_class: "type[PretrainedConfig]", stated: Config) -> dict[str, object]:
-    """None of them where the class refuses what is stated: then that is all there is."""
+def _fields(
+    config_class: "type[PretrainedConfig]", stated: Config
+) -> dict[str, object]:
+    """None where the class refuses what is stated: then that is all there is."""
     try:
         text = config_class.from_dict(dict(stated)).get_text_config(decoder=True)
         fields = text.to_dict()
-    except Exception:  # noqa: BLE001  (each class raises what it likes)
+    except Exception:  # each class raises what it likes
         return {}
     for standard, own in text.attribute_map.items():
         fields.setdefault(standard, fields.get(own))
@@ -53,7 +61,7 @@ def _fields(config_class: "type[PretrainedConfig]", stated: Config) -> dict[str,
 
 @cache
 def _classes() -> "Mapping[str, type[PretrainedConfig]]":
-    """By model type. Importing them takes a second or two; none without transformers."""
+    """By model type; none without transformers. Importing them takes seconds."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     try:

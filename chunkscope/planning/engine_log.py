@@ -101,8 +101,8 @@ def is_model(name: str, shape: ModelShape, *, logged: bool = False) -> bool | No
     if name in (shape.name, shape.load_name):
         return True
     # A formula's weights differ from a checkpoint's by a few norms and biases.
-    parts = ("name", "source", "hub_id", "parameters", "file_bytes")
-    parts += ("file_expert_bytes", "notes")
+    weights = ("parameters", "file_bytes", "file_expert_bytes")
+    parts = ("name", "source", "hub_id", "notes", *weights)
     known = local_model(name) or (local_model(Path(name).name) if logged else None)
     return (
         replace(known, **{n: getattr(shape, n) for n in parts}) == shape

@@ -1,4 +1,4 @@
-"""The weights of a model as transformers builds it, without memory: what a checkpoint would hold.
+"""The weights of a model as transformers builds it, without memory.
 
 `python -m tests.models.built NAME ...` prints the `parameters` of models of the table.
 """
@@ -56,9 +56,7 @@ def _buildable(config: Mapping[str, Any]) -> dict[str, Any]:
 def counted(config: Mapping[str, Any]) -> Checkpoint:
     """The weights of a model that transformers builds from a config.json, by kind."""
     layers = Fields(text_part(config), "built").layers
-    return sum_up(
-        built(config), layers=layers, tied=False, quantization=Quantization()
-    )
+    return sum_up(built(config), layers=layers, tied=False, quantization=Quantization())
 
 
 if __name__ == "__main__":
