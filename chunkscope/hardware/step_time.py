@@ -343,7 +343,7 @@ def step_model(
     if gpu.speed is None:
         return None
     if gpu.name.startswith(NO_FP8) and shape.quantization.compute is Compute.FP8:
-        sixteen_bit = replace(shape.quantization, compute=Compute.BF16)
+        sixteen_bit = replace(shape.quantization, compute=None)
         shape = replace(shape, quantization=sixteen_bit)
     byte_s, flop_s, tp = 1e-9 / gpu.speed[0], 1e-12 / gpu.speed[1], parallel.tensor
     a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization

@@ -23,13 +23,16 @@ def count_parameters(
     # Into the second table's rows, and in each layer a gate and a way back.
     beside = 3 * shape.hidden * len(layers) * by_layer
     norms = (2 * len(layers) + 1) * shape.hidden
+    positions = 0
+    if fields.is_of("learned positions"):
+        positions = (shape.limit or 0) * shape.hidden
     return Parameters(
         embedding=embedding,
         head=0 if shape.tied else embedding,
         attention=_attention(fields, layers, shape),
         mlp=_mlps(fields, layers, shape),
         experts=_routed_experts(fields, shape),
-        other=norms + beside + _router(shape),
+        other=norms + positions + beside + _router(shape),
         vision=sum(_towers(fields.config)),
         by_layer=len(layers) * by_layer * by_layer_vocab,
     )

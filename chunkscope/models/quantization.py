@@ -13,9 +13,8 @@ UNQUANTIZED_BITS = 16.0
 
 
 class Compute(StrEnum):
-    """The type in which vLLM multiplies weights with activations."""
+    """A type of 8 bits in which vLLM multiplies weights with activations."""
 
-    BF16 = "bf16"
     FP8 = "fp8"
     INT8 = "int8"
 
@@ -26,7 +25,7 @@ class Quantization:
 
     method: str = ""  # none
     bits: float = UNQUANTIZED_BITS
-    compute: Compute = Compute.BF16
+    compute: Compute | None = None  # None: in 16 bits, as weights are unpacked first
     extra_bits: float = 0.0
     kinds: tuple[str, ...] = LINEAR
     kv_cache: str | None = None  # vLLM's kv_cache_dtype, where the weights ask for one
@@ -34,7 +33,7 @@ class Quantization:
     @property
     def eight_bit_products(self) -> bool:
         """Else weights are made 16-bit again before they are multiplied."""
-        return self.compute is not Compute.BF16
+        return self.compute is not None
 
     @property
     def known(self) -> bool:
@@ -109,7 +108,7 @@ def _compressed_tensors(stated: Config) -> Quantization:
         return Quantization(method="compressed-tensors")
     bits = _number(weights, "num_bits", 8, least=1)
     is_float = weights.get("type") == "float"
-    compute = Compute.BF16
+    compute = None
     if bits == 8 and _part(first, "input_activations").get("num_bits") == 8:
         compute = Compute.FP8 if is_float else Compute.INT8
     scale_bits = 8 if is_float else 16

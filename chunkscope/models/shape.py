@@ -12,7 +12,7 @@ MXFP4_ROWS = 256  # vLLM pads the rows of mxfp4 experts to a multiple of this
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latent:
-    """Multi-head latent attention (DeepSeek): one short vector per token for all heads."""
+    """Multi-head latent attention: one short vector per token for all heads."""
 
     kv_rank: int
     q_rank: int | None
@@ -58,7 +58,7 @@ class Attention:
     borrowing_layers: int = 0  # that look at the keys and values of an earlier layer
 
     def splits_over(self, gpus: int) -> bool:
-        """Can vLLM split it? Heads evenly; KV heads, too, or each is copied as often."""
+        """Can vLLM split it? Heads evenly; KV heads evenly or copied as often."""
         if self.heads % gpus != 0:
             return False
         fewer, more = sorted((self.kv_heads, gpus))
@@ -261,7 +261,7 @@ class ModelShape:
         return 3 * queries + copies_of_keys * attention.key_width(tp)
 
     def attending_bytes_per_token(self, tp: int = 1) -> int:
-        """While attention runs: queries, keys, values, rotated ones, output, residual."""
+        """While attention runs: queries, keys, values, rotated, output, residual."""
         queries = self.attention.query_width(tp)
         keys = self.attention.key_width(tp)
         return BYTES * (3 * queries + 3 * keys + self.hidden)
