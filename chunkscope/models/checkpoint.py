@@ -38,7 +38,8 @@ NOT_LOADED = re.compile(r"(^|\.)(mtp\w*|talker|code2wav|token2wav)\.")
 LAYER_NUMBER = re.compile(r"\.(?:layers|blocks|h)\.(\d+)\.")  # `model.layers.61.`
 # Of quantization: `weight_scale_inv`, `qzeros`, `g_idx`, `weight.absmax`.
 SCALES = re.compile(
-    r"scales?(_inv|_2)?$|zeros$|zero_point$|g_idx$|absmax|quant_|_shape"
+    r"(weight|input|[kv])_scale(_inv|_2)?$|scales$|zeros$|zero_point$|g_idx$"
+    r"|absmax|quant_|_shape$"
 )
 PACKED = ("I32", "U8")  # types that hold several weights in a value
 EIGHT_BITS = ("F8_E4M3", "F8_E5M2", "I8")

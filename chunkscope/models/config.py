@@ -1,6 +1,6 @@
 """config.json -> ModelShape: with a checkpoint's tensors exact, else by a formula."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from chunkscope.artefacts.note import Note, note
@@ -253,6 +253,9 @@ def _window(fields: Fields, limit: int | None) -> int | None:
 
 def _full_attention(fields: Fields) -> Fields:
     """KV heads and head size of full attention, where a window has others (Gemma 4)."""
+    for listed in fields.part("per_layer_config").values():
+        if isinstance(listed, Mapping):  # newer files list each such layer
+            return Fields(listed, fields.name)
     stated = {"head_dim": fields.config.get("global_head_dim")}
     if fields.says("attention_k_eq_v"):  # values are keys
         heads = fields.config.get("num_global_key_value_heads")

@@ -58,6 +58,11 @@ KEEPS = {
     "moe": NOTHING,
     "E": NOTHING,
 }
+# Lists of ones and zeros: of MiMo-V2 and of MiniMax-M1.
+CODES = {
+    "hybrid_layer_pattern": {"0": "full_attention", "1": "sliding_attention"},
+    "attn_type_list": {"0": "linear_attention", "1": "full_attention"},
+}
 # Where these are among the words, each layer does one thing.
 FEEDS = {"mlp": Feed.DENSE, "-": Feed.DENSE, "moe": Feed.EXPERTS, "E": Feed.EXPERTS}
 
@@ -107,13 +112,11 @@ def _stated_words(fields: Fields) -> list[str] | None:
     pattern = fields.config.get("hybrid_override_pattern")
     if isinstance(pattern, str):  # Nemotron-H
         return list(pattern)
-    words = fields.words("layer_types") or fields.words("layers_block_type")
-    if words:
-        return words
-    kinds = fields.words("attn_type_list")  # MiniMax-M1: 1 is attention
-    if kinds:
-        return ["attention" if kind == "1" else "linear_attention" for kind in kinds]
-    return None
+    for key, words_of_codes in CODES.items():
+        codes = fields.words(key)
+        if codes:
+            return [words_of_codes.get(code, code) for code in codes]
+    return fields.words("layer_types") or fields.words("layers_block_type")
 
 
 def _words_of_a_pattern(

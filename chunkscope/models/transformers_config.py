@@ -6,6 +6,7 @@ downloaded.
 """
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,7 +39,8 @@ def complete(config: Config) -> Completion:
     for part in parts:
         kind = str(part.get("model_type"))
         if kind in _classes():
-            return Completion(known=True, fields=_fields(_classes()[kind], part))
+            fields = _fields(_classes()[kind], part)
+            return Completion(known=bool(fields), fields=fields)
     return Completion()
 
 
@@ -46,9 +48,12 @@ def _fields(
     config_class: "type[PretrainedConfig]", stated: Config
 ) -> dict[str, object]:
     """None where the class refuses what is stated: then that is all there is."""
+    # transformers writes infinite numbers so, and takes them back from its files alone.
+    finite = {k: value for k, value in stated.items() if "__float__" not in str(value)}
     try:
-        text = config_class.from_dict(dict(stated)).get_text_config(decoder=True)
-        fields = text.to_dict()
+        with warnings.catch_warnings(action="ignore"):  # of names that are older
+            text = config_class.from_dict(finite).get_text_config(decoder=True)
+            fields = text.to_dict()
     except Exception:  # each class raises what it likes
         return {}
     for standard, own in text.attribute_map.items():

@@ -15,18 +15,26 @@ from chunkscope.models.fields import Fields, text_part
 from chunkscope.models.quantization import Quantization
 
 # Types without a class in transformers, and those that are built alike.
+CALLED = {"KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration"}
 BUILT_AS = {"kimi_k2": "deepseek_v3", "mimo": "qwen2"}
 
 
 def built(config: Mapping[str, Any]) -> list[Tensor]:
-    """All tensors, by the names that transformers gives them."""
-    import torch
+    """All tensors of the model that a config.json describes."""
     import transformers
 
     stated = _buildable(config)
     settings = transformers.AutoConfig.for_model(**stated)
     architecture = (stated.get("architectures") or [""])[0]
-    model_class = getattr(transformers, architecture, None)
+    architecture = CALLED.get(architecture, architecture)
+    return tensors_of(settings, getattr(transformers, architecture, None))
+
+
+def tensors_of(settings: Any, model_class: Any = None) -> list[Tensor]:
+    """All tensors of transformers' model of these settings, by its names."""
+    import torch
+    import transformers
+
     with torch.device("meta"):
         if model_class is not None:
             model = model_class._from_config(settings)

@@ -1,4 +1,4 @@
-"""What a checkpoint's headers say: exact weights of each kind, whatever its config says."""
+"""What a checkpoint's headers say: exact weights of each kind."""
 
 import json
 from types import SimpleNamespace
@@ -208,7 +208,8 @@ def hub(tmp_path, monkeypatch):
     return snapshot
 
 
-def test_the_hub_is_asked_for_headers_alone(hub, monkeypatch):
+@pytest.mark.usefixtures("hub")
+def test_the_hub_is_asked_for_headers_alone(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     tensor = SimpleNamespace(dtype="BF16", shape=[9, 4], data_offsets=(100, 172))
     file = SimpleNamespace(tensors={"lm_head.weight": tensor})
@@ -224,10 +225,15 @@ def test_weights_in_the_hubs_cache_are_read_there(hub):
     assert find_model("acme/rocket-8b").weight_bytes == 2 * 64_000
 
 
-def test_without_a_network_the_hubs_config_gets_the_formula(hub, monkeypatch):
+@pytest.mark.usefixtures("hub")
+def test_without_a_network_the_hubs_config_gets_the_formula(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     model = find_model("acme/rocket-8b")
-    assert (model.layers, model.hub_id, model.file_bytes) == (32, "acme/rocket-8b", None)
+    assert (model.layers, model.hub_id, model.file_bytes) == (
+        32,
+        "acme/rocket-8b",
+        None,
+    )
     assert model.parameters.total == pytest.approx(8_030_261_248, rel=1e-3)
 
 

@@ -71,7 +71,9 @@ def of_group(bits, group_size):
             4 + 20 / 32,
             id="with zero points",
         ),
-        pytest.param(compressed({"num_bits": 8, "type": "float"}), 8, id="8-bit floats"),
+        pytest.param(
+            compressed({"num_bits": 8, "type": "float"}), 8, id="8-bit floats"
+        ),
         pytest.param(
             compressed({"num_bits": 8, "type": "float", "strategy": "block"}),
             8 + OF_BLOCKS,

@@ -75,7 +75,8 @@ def test_the_weights_are_those_of_the_model_that_transformers_builds(name):
     pytest.importorskip("torch")
     built = replace(counted(MODELS[name].config).parameters, vision=0)
     table = replace(MODELS[name].parameters, vision=0)
-    assert built.total == table.total
+    # What corrects a router is no parameter there.
+    assert built.total == pytest.approx(table.total, rel=1e-6)
     for kind, weights in asdict(table).items():
         assert getattr(built, kind) == pytest.approx(weights, rel=0.02, abs=5e6), kind
 
