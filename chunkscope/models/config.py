@@ -12,7 +12,7 @@ from chunkscope.models.layers import Feed, KvKind, Layer, read_layers
 from chunkscope.models.quantization import read_quantization
 from chunkscope.models.shape import Attention, Experts, ModelShape, Parameters
 from chunkscope.models.states import read_state
-from chunkscope.models.transformers_config import complete
+from chunkscope.models.transformers_config import class_fields
 
 # The names that files give the longest context.
 LIMITS = (
@@ -48,12 +48,12 @@ def shape_from_config(
     Without `tensors` its weights are computed, and a note says so. InputError names the
     field that is missing or odd.
     """
-    completion = complete(config)
-    text = {**completion.fields, **text_part(config)}
-    if completion.fields:
-        text["model_type"] = completion.fields["model_type"]
+    defaults = class_fields(config)
+    text = {**defaults, **text_part(config)}
+    if defaults:
+        text["model_type"] = defaults["model_type"]
     fields = Fields(text, name)
-    known = completion.known or fields.is_of("no class in transformers")
+    known = bool(defaults) or fields.is_of("no class in transformers")
     shape, layers = described(fields, known=known, source=source, hub_id=hub_id)
     if tensors is None:
         parameters = count_parameters(fields, layers, shape)

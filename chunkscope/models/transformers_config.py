@@ -8,7 +8,6 @@ downloaded.
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -21,16 +20,11 @@ if TYPE_CHECKING:
 WORKED_OUT = ("layer_types", "mlp_layer_types")
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """The text model's fields by transformers' class; none if it has no such class."""
+def class_fields(config: Config) -> dict[str, object]:
+    """The language model's fields, by the class of the whole model or else its own.
 
-    known: bool = False
-    fields: dict[str, object] = field(default_factory=dict)
-
-
-def complete(config: Config) -> Completion:
-    """What the class of the whole model says, else that of its language model alone."""
+    None where transformers has no such class, or it refuses what is stated.
+    """
     parts = [config]
     for key in NESTED:
         nested = config.get(key)
@@ -39,15 +33,13 @@ def complete(config: Config) -> Completion:
     for part in parts:
         kind = str(part.get("model_type"))
         if kind in _classes():
-            fields = _fields(_classes()[kind], part)
-            return Completion(known=bool(fields), fields=fields)
-    return Completion()
+            return _fields(_classes()[kind], part)
+    return {}
 
 
 def _fields(
     config_class: "type[PretrainedConfig]", stated: Config
 ) -> dict[str, object]:
-    """None where the class refuses what is stated: then that is all there is."""
     # transformers writes infinite numbers so, and takes them back from its files alone.
     finite = {k: value for k, value in stated.items() if "__float__" not in str(value)}
     try:
