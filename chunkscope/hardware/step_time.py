@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chunkscope.hardware.gpus import ALONE, Gpu, Parallel
+from chunkscope.models.quantization import Compute
 from chunkscope.models.shape import BYTES, Attention, ModelShape
 
 # -- the share of the GPU's 16-bit peak that products reach --
@@ -341,10 +342,9 @@ def step_model(
     """A roofline from the GPU's peak figures; None where those are not known."""
     if gpu.speed is None:
         return None
-    if gpu.name.startswith(NO_FP8) and shape.quantization.method.startswith("fp8"):
-        shape = replace(
-            shape, quantization=replace(shape.quantization, method="packed")
-        )
+    if gpu.name.startswith(NO_FP8) and shape.quantization.compute is Compute.FP8:
+        sixteen_bit = replace(shape.quantization, compute=None)
+        shape = replace(shape, quantization=sixteen_bit)
     byte_s, flop_s, tp = 1e-9 / gpu.speed[0], 1e-12 / gpu.speed[1], parallel.tensor
     a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
     expert_bytes = shape.bytes_of("experts") if e else 0

@@ -1,4 +1,4 @@
-"""config.json -> ModelShape: weights, KV bytes and activation bytes per token."""
+"""Checkpoint and config.json -> ModelShape: weights, KV and activation bytes."""
 
 from chunkscope.models.config import shape_from_config
 from chunkscope.models.find import MODELS, find_model, known_model

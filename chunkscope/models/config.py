@@ -1,17 +1,20 @@
-"""Reading a Hugging Face config.json: the shape that it describes."""
+"""config.json -> ModelShape: with a checkpoint's tensors exact, else by a formula."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
-from chunkscope.models.fields import FAMILIES, LIKE_LLAMA, Config, Fields
+from chunkscope.models.checkpoint import Checkpoint, Tensor, sum_up
+from chunkscope.models.fields import LARGEST, Config, Fields, text_part
+from chunkscope.models.formula import count_parameters, read_latent
 from chunkscope.models.layers import Feed, KvKind, Layer, read_layers
-from chunkscope.models.quantization import Quantization, read_quantization
-from chunkscope.models.shape import Attention, Experts, ModelShape
-from chunkscope.models.weights import count_parameters, read_latent, read_state
+from chunkscope.models.quantization import read_quantization
+from chunkscope.models.shape import Attention, Experts, ModelShape, Parameters
+from chunkscope.models.states import read_state
+from chunkscope.models.transformers_config import class_fields
 
+# The names that files give the longest context.
 LIMITS = (
     "max_position_embeddings",
     "n_positions",
@@ -20,8 +23,9 @@ LIMITS = (
     "max_seq_length",
 )
 # Kinds of position scaling whose max_position_embeddings already is the scaled length.
-UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
-# Architectures that embed or judge a text, and generate none.
+UNSCALED = ("default", "su", "longrope", "llama3", "mrope")
+LARGEST_SCALE = 1_000
+# How architectures end that embed or judge a text, and generate none.
 SILENT = (
     "ForMaskedLM",
     "Classification",
@@ -29,7 +33,6 @@ SILENT = (
     "EmbeddingModel",
     "RewardModel",
 )
-NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
 def shape_from_config(
@@ -38,28 +41,76 @@ def shape_from_config(
     name: str,
     source: str,
     hub_id: str | None = None,
-    file_bytes: int | None = None,
+    tensors: Sequence[Tensor] | None = None,
 ) -> ModelShape:
-    """The shape a config.json describes; InputError names the field that is missing or odd."""
-    text = _text_part(config)
-    family = FAMILIES.get(str(text.get("model_type", "")), LIKE_LLAMA)
-    fields = Fields({**family.defaults, **text}, name, family)
-    architecture = (fields.words("architectures") or [fields.kind])[0]
-    if (
-        fields.says("is_encoder_decoder")
-        or "bert" in fields.kind
-        or architecture.endswith(SILENT)
-    ):
-        hint = "chunkscope plans for models that generate text with a decoder alone"
-        raise InputError(
-            f"{name} ({architecture}) has an encoder, or generates no text", hint=hint
+    """The shape that a config.json describes, with what its checkpoint's headers say.
+
+    Without `tensors` its weights are computed, and a note says so. InputError names the
+    field that is missing or odd.
+    """
+    defaults = class_fields(config)
+    text = {**defaults, **text_part(config)}
+    if defaults:
+        text["model_type"] = defaults["model_type"]
+    fields = Fields(text, name)
+    known = bool(defaults) or fields.is_of("no class in transformers")
+    shape, layers = described(fields, known=known, source=source, hub_id=hub_id)
+    if tensors is None:
+        parameters = count_parameters(fields, layers, shape)
+        notes = [note("weights_by_formula"), *_notes(shape)]
+    else:
+        checkpoint = sum_up(
+            tensors,
+            layers=shape.layers,
+            tied=shape.tied,
+            quantization=shape.quantization,
         )
-    layers, limit = read_layers(fields), _limit(fields)
-    stretched = "long_factor" in str(
-        [text.get("rope_scaling"), text.get("rope_parameters")]
-    )
+        shape = _with_checkpoint(shape, checkpoint)
+        parameters = checkpoint.parameters
+        notes = _notes(shape)
+    if parameters.total >= LARGEST:
+        raise InputError(
+            f"the config.json of {name} describes {parameters.total:.0e} parameters"
+        )
+    if not known:
+        notes.insert(0, note("unknown_model_type", name=fields.kind))
+    if parameters.vision:
+        notes.append(note("vision_tower", weighed=tensors is not None))
+    return replace(shape, parameters=parameters, notes=tuple(notes))
+
+
+def shape_of_known(
+    config: Config,
+    parameters: Parameters,
+    *,
+    name: str,
+    hub_id: str,
+    quantized: tuple[str, ...] | None,
+) -> ModelShape:
+    """The shape of a model whose weights were counted before, without transformers.
+
+    `quantized`: the kinds of weights that are, if not all that the method takes.
+    """
+    fields = Fields(text_part(config), name)
+    shape, _ = described(fields, known=True, source="the built-in table", hub_id=hub_id)
+    if quantized is not None:
+        quantization = replace(shape.quantization, kinds=quantized)
+        shape = replace(shape, quantization=quantization)
+    notes = _notes(shape)
+    if parameters.vision:
+        notes.append(note("vision_tower", weighed=True))
+    return replace(shape, parameters=parameters, notes=tuple(notes))
+
+
+def described(
+    fields: Fields, *, known: bool, source: str, hub_id: str | None
+) -> tuple[ModelShape, list[Layer]]:
+    """All of a shape but its weights, and its layers."""
+    architecture = _architecture(fields)
+    layers = read_layers(fields, windows_known=known)
+    limit = _limit(fields)
     shape = ModelShape(
-        name=name,
+        name=fields.name,
         source=source,
         hub_id=hub_id,
         architecture=architecture,
@@ -68,177 +119,214 @@ def shape_from_config(
         intermediate=_dense_intermediate(fields, layers),
         vocab=fields.number("vocab"),
         attention=_attention(fields, layers, limit),
-        quantization=read_quantization(text),
+        quantization=read_quantization(
+            fields.config.get("quantization_config")
+            or fields.config.get("compression_config")
+        ),
         experts=_experts(fields, layers),
-        gated=family.gated,
-        # vLLM gives Jamba a head of its own, whatever its file says.
-        tied=fields.kind != "jamba"
-        and bool(fields.config.get("tie_word_embeddings", family.tied)),
+        gated=not fields.is_of("ungated"),
+        tied=_is_tied(fields),
         limit=limit,
-        original=fields.maybe("original_max_position_embeddings")
-        if stretched
-        else None,
-        file_bytes=file_bytes,
+        original=_unstretched_limit(fields),
     )
-    parameters = count_parameters(fields, layers, shape, sum(_towers(text)))
-    if parameters.total >= 2**53:
-        raise InputError(
-            f"the config.json of {name} describes {parameters.total:.0e} parameters"
-        )
+    return shape, layers
+
+
+def _with_checkpoint(shape: ModelShape, checkpoint: Checkpoint) -> ModelShape:
+    normed = shape.attention.normed or checkpoint.norms_queries
+    quantization = shape.quantization
+    if quantization.method:
+        quantization = replace(quantization, kinds=checkpoint.quantized_kinds)
     return replace(
-        shape, parameters=parameters, notes=tuple(_notes(text, fields.kind, shape))
+        shape,
+        attention=replace(shape.attention, normed=normed),
+        quantization=quantization,
+        file_bytes=checkpoint.weight_bytes,
+        file_expert_bytes=checkpoint.expert_bytes if shape.experts else None,
     )
 
 
-def _text_part(config: Config) -> dict[str, Any]:
-    """The language model's own settings: multimodal configs keep them one level down, DBRX some."""
-    for key in NESTED:
-        if isinstance(nested := config.get(key), Mapping) and nested:
-            return {**config, **_text_part(nested)}
-    parts = (config.get("attn_config"), config.get("ffn_config"), config)
-    return {
-        k: v for part in parts if isinstance(part, Mapping) for k, v in part.items()
-    }
+def _architecture(fields: Fields) -> str:
+    """InputError for a model that is no decoder alone, or that generates no text."""
+    architecture = (fields.words("architectures") or [fields.kind])[0]
+    if fields.says("is_encoder_decoder"):
+        raise InputError(
+            f"{fields.name} ({architecture}) has an encoder and a decoder",
+            hint="chunkscope plans for models that generate text with a decoder alone: "
+            "no Whisper, no T5",
+        )
+    if "bert" in fields.kind or architecture.endswith(SILENT):
+        raise InputError(
+            f"{fields.name} ({architecture}) generates no text",
+            hint="chunkscope plans for models that generate text with a decoder alone",
+        )
+    return architecture
+
+
+def _is_tied(fields: Fields) -> bool:
+    """Does the head use the embedding's weights?"""
+    stated = fields.config.get("tie_word_embeddings")
+    return fields.is_of("tied") if stated is None else bool(stated)
 
 
 def _limit(fields: Fields) -> int | None:
-    """The longest context, as vLLM derives it: model_max_length, else the least that is stated."""
-    stated = [value for key in LIMITS if (value := fields.maybe(key))]
-    limit = fields.maybe("model_max_length") or min(stated, default=0)
-    scaling = fields.config.get("rope_scaling") or fields.config.get("rope_parameters")
-    scaling = (
-        scaling if isinstance(scaling, Mapping) and "gemma3" not in fields.kind else {}
-    )
-    rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
-    factor = scaling.get("factor")
-    if (
-        rope in UNSCALED
-        or not isinstance(factor, int | float)
-        or not 1 <= factor < 1000
-    ):
-        return limit or None
-    base = "original_max_position_embeddings" if rope == "yarn" else ""
-    return int((Fields(scaling, fields.name).maybe(base) or limit) * factor) or None
+    """The longest context, as vLLM derives it: as stated, times what positions are
+    scaled by."""
+    limit = fields.maybe("model_max_length") or _least_stated_limit(fields)
+    scaling = Fields(_rope_scaling(fields), fields.name)
+    kind = scaling.config.get("rope_type") or scaling.config.get("type") or "default"
+    factor = scaling.config.get("factor")
+    if kind in UNSCALED or not isinstance(factor, int | float):
+        return limit
+    if not 1 <= factor < LARGEST_SCALE:
+        return limit
+    if kind == "yarn":
+        limit = scaling.maybe("original_max_position_embeddings") or limit
+    return int(limit * factor) if limit else None
 
 
-def _attention(
-    fields: Fields, layers: tuple[Layer, ...], limit: int | None
-) -> Attention:
-    heads, latent, window = (
-        fields.number("heads"),
-        read_latent(fields),
-        fields.maybe("window"),
-    )
-    if fields.config.get("use_sliding_window") is False or (
-        limit and (window or 0) >= limit
-    ):
-        window = None  # no request is longer than the window, or it is off
-    expanded = latent if latent and not fields.family.latent_cache else None
-    keeping = [layer.keeps for layer in layers if not layer.borrows]
-    sliding = sum(KvKind.SLIDING in kept for kept in keeping) if window else 0
-    head_dim = fields.maybe("head_dim") or fields.number("hidden") // heads
-    full_kv_heads, full_head_dim = _of_full_layers(fields)
-    # Falcon states as many KV heads as heads, and means one.
-    one = fields.says("multi_query") and not fields.says("new_decoder_architecture")
-    return Attention(
-        heads=heads,
-        kv_heads=heads if expanded else 1 if one else fields.maybe("kv_heads") or heads,
-        head_dim=expanded.nope_dim + expanded.rope_dim if expanded else head_dim,
-        latent=None if expanded else latent,
-        sliding_window=window if sliding else None,
-        sliding_layers=sliding,
+def _least_stated_limit(fields: Fields) -> int | None:
+    limits = [fields.maybe(key) for key in LIMITS]
+    return min((limit for limit in limits if limit), default=None)
+
+
+def _rope_scaling(fields: Fields) -> Config:
+    """How positions are scaled beyond what the model was trained on first."""
+    if fields.kind.startswith("gemma3"):  # it states the scaled length, as vLLM knows
+        return {}
+    return fields.part("rope_scaling") or fields.part("rope_parameters")
+
+
+def _unstretched_limit(fields: Fields) -> int | None:
+    """The context before longrope stretches it: vLLM goes no further by itself."""
+    if "long_factor" not in _rope_scaling(fields):
+        return None
+    return fields.maybe("original_max_position_embeddings")
+
+
+def _attention(fields: Fields, layers: Sequence[Layer], limit: int | None) -> Attention:
+    window = _window(fields, limit)
+    sliding_layers = 0
+    if window:
+        sliding_layers = sum(layer.has_own_window for layer in layers)
+    states = sum(KvKind.STATE in layer.keeps for layer in layers)
+    full = _full_attention(fields)
+    attention = Attention(
+        heads=fields.number("heads"),
+        kv_heads=_kv_heads(fields),
+        head_dim=_head_dim(fields),
+        latent=read_latent(fields),
+        sliding_window=window if sliding_layers else None,
+        sliding_layers=sliding_layers,
         stateful_layers=sum(not layer.attends for layer in layers),
-        state=read_state(fields, sum(KvKind.STATE in layer.keeps for layer in layers)),
-        normed=fields.family.qk_norm,
-        full_kv_heads=full_kv_heads,
-        full_head_dim=full_head_dim,
+        state=read_state(fields, states),
+        normed=fields.is_of("norms of queries and keys"),
+        full_kv_heads=full.maybe("kv_heads"),
+        full_head_dim=full.maybe("head_dim"),
         borrowing_layers=sum(layer.borrows for layer in layers),
     )
+    if attention.latent and fields.is_of("latent that is expanded"):
+        # vLLM keeps the keys and values of MiniCPM3, not its latents.
+        head_dim = attention.latent.key_dim
+        heads = attention.heads
+        return replace(attention, latent=None, kv_heads=heads, head_dim=head_dim)
+    return attention
 
 
-def _of_full_layers(fields: Fields) -> tuple[int | None, int | None]:
-    """(KV heads, head size) of full-attention layers if they differ. Newer files list such layers;
-    in older ones the heads count only if values are keys (`attention_k_eq_v`)."""
-    listed = fields.config.get("per_layer_config")
-    if isinstance(listed, Mapping):
-        stated = next((one for one in listed.values() if isinstance(one, Mapping)), {})
-        each = Fields(stated, fields.name)
-        return each.maybe("num_key_value_heads"), each.maybe("head_dim")
-    heads = fields.maybe("num_global_key_value_heads")
-    return heads if fields.says("attention_k_eq_v") else None, fields.maybe(
-        "global_head_dim"
-    )
+def _kv_heads(fields: Fields) -> int:
+    if fields.says("multi_query") and not fields.says("new_decoder_architecture"):
+        return 1  # Falcon states as many as heads
+    return fields.maybe("kv_heads") or fields.number("heads")
 
 
-def _experts(fields: Fields, layers: tuple[Layer, ...]) -> Experts | None:
-    count = fields.maybe("experts")
-    sparse = sum(layer.feed is Feed.EXPERTS for layer in layers)
-    if not count or not sparse:
+def _head_dim(fields: Fields) -> int:
+    return fields.maybe("head_dim") or fields.number("hidden") // fields.number("heads")
+
+
+def _window(fields: Fields, limit: int | None) -> int | None:
+    """How far layers with a window look back; None where no request is longer."""
+    window = fields.maybe("window")
+    if fields.config.get("use_sliding_window") is False:
         return None
-    routed = fields.maybe("expert") or fields.number("intermediate")
-    # The width of what all tokens pass beside their experts.
-    if fields.kind == "llama4_text" or fields.says("enable_moe_block"):
-        shared = fields.number("intermediate")  # an MLP as wide as without experts
-    else:
-        each = fields.maybe("moe_shared_expert_intermediate_size") or routed
-        shared = (fields.maybe("shared_experts") or 0) * each
-        beside = ("shared_expert_intermediate_size", "shared_intermediate_size")
-        shared += sum(fields.maybe(name) or 0 for name in beside)
+    return None if limit and window and window >= limit else window
+
+
+def _full_attention(fields: Fields) -> Fields:
+    """KV heads and head size of full attention, where a window has others (Gemma 4)."""
+    for listed in fields.part("per_layer_config").values():
+        if isinstance(listed, Mapping):  # newer files list each such layer
+            return Fields(listed, fields.name)
+    stated = {"head_dim": fields.config.get("global_head_dim")}
+    if fields.says("attention_k_eq_v"):  # values are keys
+        heads = fields.config.get("num_global_key_value_heads")
+        stated["num_key_value_heads"] = heads
+    return Fields(stated, fields.name)
+
+
+def _experts(fields: Fields, layers: Sequence[Layer]) -> Experts | None:
+    count = fields.maybe("experts")
+    sparse_layers = sum(layer.feed is Feed.EXPERTS for layer in layers)
+    if not count or not sparse_layers:
+        return None
     return Experts(
         count=count,
         active=min(fields.maybe("active") or 2, count),
-        intermediate=routed,
-        layers=sparse,
-        shared_intermediate=shared,
+        intermediate=fields.maybe("expert") or fields.number("intermediate"),
+        layers=sparse_layers,
+        shared_intermediate=_shared_intermediate(fields),
     )
 
 
-def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
-    """The width of the MLP every token passes; 0 where no layer has one."""
+def _shared_intermediate(fields: Fields) -> int:
+    """The width of what all tokens pass beside their experts."""
+    if fields.kind == "llama4_text" or fields.says("enable_moe_block"):
+        return fields.number("intermediate")  # an MLP as wide as without experts
+    for key in ("shared_expert_intermediate_size", "shared_intermediate_size"):
+        width = fields.maybe(key)
+        if width:
+            return width
+    each = fields.maybe("moe_shared_expert_intermediate_size")
+    each = each or fields.maybe("expert") or fields.number("intermediate")
+    return (fields.maybe("shared_experts") or 0) * each
+
+
+def _dense_intermediate(fields: Fields, layers: Sequence[Layer]) -> int:
+    """The width of the MLP that every token passes; 0 where no layer has one."""
     if not any(layer.feed is Feed.DENSE for layer in layers):
         return 0
-    if fields.kind == "granitemoehybrid" and (
-        shared := fields.maybe("shared_intermediate_size")
-    ):
-        return shared
-    stated = fields.maybe("dense") or fields.maybe("intermediate")
-    if not stated:
-        return (
-            fields.number("intermediate")
-            if fields.family.gated
-            else 4 * fields.number("hidden")
-        )
+    if fields.kind == "granitemoehybrid":  # one without experts
+        return fields.number("shared_intermediate_size")
+    width = fields.maybe("dense") or fields.maybe("intermediate")
+    if width is None and fields.is_of("ungated"):
+        width = 4 * fields.number("hidden")
+    if not width:
+        return fields.number("intermediate")
     if fields.says("use_double_wide_mlp"):  # in layers that borrow
-        return 2 * stated
-    if fields.kind.startswith("lfm2") and fields.says("block_auto_adjust_ff_dim"):
+        return 2 * width
+    if fields.says("block_auto_adjust_ff_dim"):  # LFM2
         multiple = fields.maybe("block_multiple_of") or 1
-        return -(-(2 * stated // 3) // multiple) * multiple
-    return stated
+        return -(-(2 * width // 3) // multiple) * multiple
+    return width
 
 
-def _towers(config: Config) -> Iterator[int]:
-    """Of what sees or hears, roughly: four square matrices and an MLP per layer, or a gated one."""
-    for stated in (config.get("vision_config"), config.get("audio_config")):
-        if isinstance(stated, Mapping):
-            tower = Fields(stated, "the tower")
-            layers, hidden = tower.maybe("layers") or 0, tower.maybe("tower") or 0
-            inside = tower.maybe("intermediate") or 4 * hidden
-            matrices = 3 if stated.get("hidden_act") == "silu" else 2
-            yield layers * hidden * (4 * hidden + matrices * inside)
-
-
-def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:
-    a, q, weighed = shape.attention, shape.quantization, bool(shape.file_bytes)
-    if q.method and q.bits == Quantization().bits:
-        yield note("unknown_quantization", method=q.method)
-    if kind not in FAMILIES:
-        yield note("unknown_model_type", name=kind, weighed=weighed)
-    if list(_towers(config)):
-        yield note("vision_tower")
-    if a.sliding_layers:
-        yield note("sliding_window", layers=a.sliding_layers, tokens=a.sliding_window)
-    if a.stateful_layers:
-        has_size, n = a.state is not None, a.stateful_layers
-        yield note(
-            "stateful_layers", layers=n, known=has_size, weighed=weighed or has_size
+def _notes(shape: ModelShape) -> list[Note]:
+    """What is worth saying of a shape, whatever its weights are."""
+    attention = shape.attention
+    notes = []
+    if not shape.quantization.known:
+        notes.append(note("unknown_quantization", method=shape.quantization.method))
+    if attention.sliding_layers:
+        window = note(
+            "sliding_window",
+            layers=attention.sliding_layers,
+            tokens=attention.sliding_window,
         )
+        notes.append(window)
+    if attention.stateful_layers:
+        states = note(
+            "stateful_layers",
+            layers=attention.stateful_layers,
+            known=attention.state is not None,
+        )
+        notes.append(states)
+    return notes

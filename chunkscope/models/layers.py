@@ -1,11 +1,10 @@
 """What each layer of a model keeps of a request, and what it feeds tokens through."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from chunkscope.errors import InputError
-from chunkscope.models.fields import FAMILIES, Fields
+from chunkscope.models.fields import Fields
 
 
 class KvKind(StrEnum):
@@ -30,122 +29,130 @@ class Layer:
 
     @property
     def attends(self) -> bool:
-        return bool(self.keeps & {KvKind.FULL, KvKind.SLIDING})
+        return KvKind.FULL in self.keeps or KvKind.SLIDING in self.keeps
+
+    @property
+    def has_own_window(self) -> bool:
+        return KvKind.SLIDING in self.keeps and not self.borrows
 
 
-_FULL, _SLIDING, _STATE = (frozenset({kind}) for kind in KvKind)
-# A layer of Nemotron-H does one thing: a letter of its pattern, or a word of its list, as Zamba's.
-_ONE_THING = {
-    ("M", "mamba", "linear_attention"): Layer(_STATE, Feed.NONE),
-    ("*", "attention", "full_attention"): Layer(_FULL, Feed.NONE),
-    ("-", "mlp"): Layer(frozenset(), Feed.DENSE),
-    ("E", "moe"): Layer(frozenset(), Feed.EXPERTS),
-    ("hybrid",): Layer(_STATE | _FULL, Feed.DENSE),
+NOTHING: frozenset[KvKind] = frozenset()
+FULL = frozenset({KvKind.FULL})
+SLIDING = frozenset({KvKind.SLIDING})
+STATE = frozenset({KvKind.STATE})
+# A word of `layer_types` or `layers_block_type`, or a letter of Nemotron-H's pattern.
+KEEPS = {
+    "full_attention": FULL,
+    "attention": FULL,
+    "indexed_attention": FULL,
+    "*": FULL,
+    "sliding_attention": SLIDING,
+    "chunked_attention": SLIDING,
+    "linear_attention": STATE,
+    "mamba": STATE,
+    "conv": STATE,
+    "M": STATE,
+    "hybrid": STATE | FULL,
+    "mlp": NOTHING,
+    "-": NOTHING,
+    "moe": NOTHING,
+    "E": NOTHING,
 }
-_BY_SIGN = {sign: layer for signs, layer in _ONE_THING.items() for sign in signs}
+# Lists of ones and zeros: of MiMo-V2 and of MiniMax-M1.
+CODES = {
+    "hybrid_layer_pattern": {"0": "full_attention", "1": "sliding_attention"},
+    "attn_type_list": {"0": "linear_attention", "1": "full_attention"},
+}
+# Where these are among the words, each layer does one thing.
+FEEDS = {"mlp": Feed.DENSE, "-": Feed.DENSE, "moe": Feed.EXPERTS, "E": Feed.EXPERTS}
 
 
-def read_layers(fields: Fields) -> tuple[Layer, ...]:
-    if (signs := _signs(fields)) is not None:
-        return tuple(_BY_SIGN[sign] for sign in signs)
-    count = fields.layers
-    keeps = [_STATE | _FULL] * count if fields.family.state_beside else _kept(fields)
-    sparse = _sparse(fields, count) if (fields.maybe("experts") or 0) > 1 else set()
-    last = count - (fields.maybe("num_kv_shared_layers") or 0)  # those behind it borrow
-    return tuple(
-        Layer(kept, Feed.EXPERTS if i in sparse else Feed.DENSE, borrows=i >= last > 0)
-        for i, kept in enumerate(keeps)
-    )
+def read_layers(fields: Fields, *, windows_known: bool) -> list[Layer]:
+    """Each layer's kind. `windows_known`: a window that is stated is used in all layers
+    where nothing else is said; of a model type that nobody knows this is not so."""
+    words = _layer_words(fields, windows_known=windows_known)
+    if any(word in FEEDS for word in words):
+        return [Layer(KEEPS[word], FEEDS.get(word, Feed.NONE)) for word in words]
+    sparse = _sparse_layers(fields)
+    borrowing = fields.maybe("num_kv_shared_layers") or 0  # the last ones
+    layers = []
+    for number, word in enumerate(words):
+        feed = Feed.EXPERTS if number in sparse else Feed.DENSE
+        borrows = 0 < len(words) - borrowing <= number
+        layers.append(Layer(KEEPS[word], feed, borrows))
+    return layers
 
 
-def _signs(fields: Fields) -> list[str] | None:
-    """The layers of a model where each does one thing."""
-    stated = fields.config.get("hybrid_override_pattern")
-    signs = (
-        list(stated) if isinstance(stated, str) else fields.words("layers_block_type")
-    )
-    if signs is None or not (
-        isinstance(stated, str) or {"mlp", "moe", "hybrid"} & set(signs)
-    ):
-        return None
-    if len(signs) != fields.layers or not set(signs) <= set(_BY_SIGN):
-        raise InputError(
-            f"the config.json of {fields.name} does not name each of its {fields.layers} layers",
-            hint="hybrid_override_pattern may have M, *, - and E, one for each layer",
-        )
-    return signs
-
-
-def _kept(fields: Fields) -> list[frozenset[KvKind]]:
-    count = fields.layers
-    words = fields.words("layer_types") or fields.words("layers_block_type")
-    if isinstance(
-        pattern := fields.config.get("hybrid_layer_pattern"), list
-    ):  # MiMo: 1 is near
-        words = ["sliding_attention" if sign == 1 else "attention" for sign in pattern]
-    if fields.config.get("compress_ratios") or "compressed" in str(words):
+def _layer_words(fields: Fields, *, windows_known: bool) -> list[str]:
+    """A word of KEEPS for each layer."""
+    if fields.says("compress_ratios"):  # DeepSeek-V4
         raise InputError(
             f"{fields.name} compresses its KV cache, and its memory is not known"
         )
-    if words is not None:
-        full = [
-            _FULL if "attention" in w and "linear" not in w else _STATE
-            for w in words[:count]
-        ]
-        local = [w.startswith(("sliding", "chunked")) for w in words[:count]]
-        kept = [
-            _SLIDING if near else far for near, far in zip(local, full, strict=True)
-        ]
-        return kept + [_FULL] * (count - len(kept))
-    states = _states(fields, count)
-    every = (
-        fields.maybe("sliding_window_pattern") or count + 1
-    )  # one of so many is full
-    window = (
-        fields.maybe("window") if fields.kind in FAMILIES else None
-    )  # else not said where
-    first = fields.maybe("max_window_layers") or 0  # of Qwen
-    return [
-        _STATE
-        if i in states
-        else _SLIDING
-        if window and i >= first and (i + 1) % every
-        else _FULL
-        for i in range(count)
-    ]
+    count = fields.layers
+    words = _stated_words(fields)
+    if words is None:
+        words = _words_of_a_pattern(fields, count, windows_known=windows_known)
+    for word in words:
+        if word not in KEEPS:
+            raise InputError(
+                f"the config.json of {fields.name} has layers of a kind that is not "
+                f"known, and neither is their memory: {word}"
+            )
+    if len(words) < count:
+        raise InputError(
+            f"the config.json of {fields.name} names the kind of {len(words)} of its "
+            f"{count} layers"
+        )
+    return words[:count]  # layers that predict further tokens may follow
 
 
-def _states(fields: Fields, count: int) -> set[int]:
-    """Which layers keep a state, in the ways that families say it."""
-    every, config = set(range(count)), fields.config
-    linear = config.get("linear_attn_config")
-    if isinstance(linear, Mapping) and isinstance(linear.get("kda_layers"), list):
-        return {i for i in every if i + 1 in linear["kda_layers"]}
-    if isinstance(
-        kinds := config.get("attn_type_list"), list
-    ):  # MiniMax: 1 is attention
-        return {i for i in every if 0 in kinds[i : i + 1]}
-    attending = config.get("attn_layer_indices", config.get("full_attn_idxs"))
-    if isinstance(attending, list):
-        return {i for i in every if i not in attending}
-    if period := fields.maybe("attn_layer_period") or fields.maybe(
-        "full_attention_interval"
-    ):
-        offset = config.get("attn_layer_offset", period - 1)
-        return {i for i in every if i % period != offset}
-    return every if fields.kind == "bamba" else set()
+def _stated_words(fields: Fields) -> list[str] | None:
+    """A list of words, in one of the ways that config.json files say it."""
+    pattern = fields.config.get("hybrid_override_pattern")
+    if isinstance(pattern, str):  # Nemotron-H
+        return list(pattern)
+    for key, words_of_codes in CODES.items():
+        codes = fields.words(key)
+        if codes:
+            return [words_of_codes.get(code, code) for code in codes]
+    return fields.words("layer_types") or fields.words("layers_block_type")
 
 
-def _sparse(fields: Fields, count: int) -> set[int]:
-    """Which layers have experts."""
-    every, config = set(range(count)), fields.config
-    if period := fields.maybe("expert_layer_period"):
-        return {
-            i for i in every if i % period == (fields.maybe("expert_layer_offset") or 0)
-        }
-    if isinstance(dense := config.get("mlp_only_layers"), list):
-        every = {i for i in every if i not in dense}
-    if words := fields.words("mlp_layer_types") or fields.words("moe_layer_freq"):
-        every = {i for i, word in enumerate(words[:count]) if word in ("sparse", "1")}
-    first, step = fields.maybe("dense_first") or 0, fields.maybe("sparse_every") or 1
-    return {i for i in every if i >= first and (i + 1) % step == 0}
+def _words_of_a_pattern(
+    fields: Fields, count: int, *, windows_known: bool
+) -> list[str]:
+    """Every so many-th layer has full attention, where a number says so; else all have,
+    or a window."""
+    usual = "full_attention"
+    if fields.is_of("a state beside attention"):
+        return ["hybrid"] * count
+    full_every = fields.maybe("full_attention_interval")  # Qwen3-Next
+    if full_every:
+        usual = "linear_attention"
+    elif windows_known and fields.maybe("window"):
+        usual = "sliding_attention"
+        full_every = fields.maybe("sliding_window_pattern")  # Gemma 2 and 3
+    words = [usual] * count
+    if full_every:
+        for number in range(full_every - 1, count, full_every):
+            words[number] = "full_attention"
+    return words
+
+
+def _sparse_layers(fields: Fields) -> set[int]:
+    """The numbers of layers that have experts."""
+    count = fields.layers
+    if (fields.maybe("experts") or 0) <= 1:
+        return set()
+    words = fields.words("mlp_layer_types") or fields.words("moe_layer_freq")
+    if words:
+        return {i for i, word in enumerate(words[:count]) if word in ("sparse", "1")}
+    period = fields.maybe("expert_layer_period")  # Jamba
+    if period:
+        return set(range(fields.maybe("expert_layer_offset") or 0, count, period))
+    every = fields.maybe("sparse_every") or 1
+    sparse = set(range(every - 1, count, every))
+    sparse.difference_update(range(fields.maybe("dense_first") or 0))
+    dense = fields.config.get("mlp_only_layers")
+    return sparse.difference(dense) if isinstance(dense, list) else sparse

@@ -206,13 +206,16 @@ def is_model(name: str, shape: ModelShape, *, logged: bool = False) -> bool | No
         known = local_model(Path(name).name)
     if known is None:
         return None
+    # A formula's weights differ from a checkpoint's by a few norms and biases.
     same_name = replace(
         known,
         name=shape.name,
         source=shape.source,
         hub_id=shape.hub_id,
-        file_bytes=shape.file_bytes,
         notes=shape.notes,
+        parameters=shape.parameters,
+        file_bytes=shape.file_bytes,
+        file_expert_bytes=shape.file_expert_bytes,
     )
     return same_name == shape
 

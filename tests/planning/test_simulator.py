@@ -19,10 +19,10 @@ DATA = profile(data=MIXED)
 
 
 def on_enough_gpus(model: str) -> Plan:
-    for tp in (1, 4, 8):
+    for gpu, tp in (("b200", 1), ("b200", 4), ("b200", 8), ("b300", 8)):
         try:
             return advised(
-                model=model, gpu="b200", tp=tp, vllm_version="0.32", max_output=8
+                model=model, gpu=gpu, tp=tp, vllm_version="0.32", max_output=8
             )
         except InputError:
             continue
@@ -47,7 +47,7 @@ def test_recommend_simulate_verify_and_the_gate_give_the_same_figures_for_every_
     )
     assert gate.attempt(plan.effective).figures == plan.run.figures
     run = build.run("plan", settings=plan.settings, engine=plan.effective.given())
-    machine = Machine(device="cuda", gpu="NVIDIA B200", vllm="0.32.0")
+    machine = Machine(device="cuda", gpu=plan.gpu.title, vllm="0.32.0")
     measured = with_prediction(run, plan.model, machine, workload, plan.request)
     assert measured.predicted_figures == plan.run.figures
 
