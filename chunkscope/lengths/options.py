@@ -54,9 +54,6 @@ class AnalyzeOptions:
         object.__setattr__(
             self, "tokenizer", self.tokenizer and os.fspath(self.tokenizer)
         )
-        if self.tokenizer:
-            select = replace(self.select, tokenizer_is_named=True)
-            object.__setattr__(self, "select", select)
         if self.chat_template is not None:
             object.__setattr__(
                 self, "chat_template", Path(self.chat_template).expanduser()

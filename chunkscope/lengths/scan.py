@@ -289,7 +289,12 @@ class DatasetScan:
             return
         prefix, paths = scan.for_dataset(source.name)
         self.selection = selection = selected(
-            reader, head, paths, scan.selections, prefix=prefix
+            reader,
+            head,
+            paths,
+            scan.selections,
+            prefix=prefix,
+            counts_texts=options.tokenizer is not None,
         )
         if source.part is not None:
             # A log's requests belong together, as do the blocks that a trace's prompts name.

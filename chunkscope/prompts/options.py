@@ -66,9 +66,6 @@ class SelectOptions:
     task: Literal["generate", "loglikelihood"] = "generate"
     output_field: tuple[str, ...] | None = None
     vllm_version: str | None = None  # whose server writes the tools of a chat
-    tokenizer_is_named: bool = (
-        False  # then texts are counted where a log has lengths, too
-    )
 
     def __post_init__(self) -> None:
         for name in PER_DATASET:
@@ -83,8 +80,12 @@ def selected(
     earlier: dict[Any, Selection],
     *,
     prefix: str = "",
+    counts_texts: bool = False,
 ) -> Selection:
-    """A harness's requests, or a part of each row; `earlier` has selections of small files."""
+    """A harness's requests, or a part of each row; `earlier` has selections of small files.
+
+    `counts_texts`: also where a log has the server's own counts.
+    """
     if reader.format == "csv":  # where lists and objects are texts
         head = [{name: json_in(cell) for name, cell in row.items()} for row in head]
     named = options.fields or options.each or options.template
@@ -112,7 +113,7 @@ def selected(
             earlier[shape] = selection
         return selection
     log = kinds[0](head, reader)
-    log.counts_texts = options.tokenizer_is_named
+    log.counts_texts = counts_texts
     given: dict[str, Any] = {"--prefix-file": prefix, "--choices": options.choices}
     given |= {"--output-field": options.output_field}
     return Selection(
