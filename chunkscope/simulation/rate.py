@@ -18,8 +18,8 @@ from chunkscope.vllm.settings import KvPool, Settings
 UNIT_RATE = "1/s"  # how the sessions come that a rate is looked for
 # Rates that are tried, each 5.9 % over the one before: as much as other draws differ.
 PER_DOUBLING = 12
-LOWEST_SHARE = 1 / 32  # of what the engine serves when it never waits
-HIGHEST_SHARE = 2.0
+LOWEST_SHARE = 1 / 256  # of what the engine serves when it never waits
+HIGHEST_SHARE = 64
 ALONE = 200  # sessions that are tried one by one
 
 
