@@ -161,22 +161,12 @@ def _request(chance: random.Random, longest: int) -> dict[str, Any]:
     }
 
 
-def crowd(seed: int) -> Workload:
-    """Short prompts that decode for long among long ones: with room for a few at a time."""
-    chance = random.Random(seed)
-    requests = []
-    for _ in range(12):
-        short = {"prompt": chance.randint(1, 60), "output": chance.choice([5, 30, 80])}
-        requests.append({**short, "comes_at": 0})
-    for _ in range(6):
-        long = {"prompt": chance.randint(300, 2_000), "output": chance.choice([1, 5])}
-        requests.append({**long, "comes_at": 0})
-    chance.shuffle(requests)
-    engine = {
-        "max_num_batched_tokens": chance.choice([100, 256, 512]),
-        "max_num_seqs": chance.choice([4, 8, 12]),
-        "async_scheduling": chance.random() < 0.5,
-        "block_size": 16,
-        "num_blocks": 10_000,
-    }
-    return {"engine": engine, "requests": requests, "stretches": []}
+# How each kind is drawn, and the seeds that are compared with vLLM's own scheduler.
+KINDS = {
+    "plain": (workload, range(280)),
+    "async": (lagging, range(10_000, 10_080)),
+    "closed loop": (closed_loop, range(20_000, 20_060)),
+    "windows": (with_windows, range(30_000, 30_080)),
+    "cached windows": (cached_windows, range(40_000, 40_150)),
+    "sessions": (sessions, range(50_000, 50_120)),
+}

@@ -8,27 +8,10 @@ from typing import Any
 import pytest
 
 from chunkscope.vllm.flags import release
-from tests.simulation.generated import (
-    Workload,
-    cached_windows,
-    closed_loop,
-    lagging,
-    sessions,
-    with_windows,
-    workload,
-)
+from tests.simulation.generated import KINDS, Workload
 from tests.simulation.twin import trace
 
 pytestmark = pytest.mark.real
-
-KINDS = {
-    "plain": (workload, range(280)),
-    "async": (lagging, range(10_000, 10_080)),
-    "closed loop": (closed_loop, range(20_000, 20_060)),
-    "windows": (with_windows, range(30_000, 30_080)),
-    "cached windows": (cached_windows, range(40_000, 40_150)),
-    "sessions": (sessions, range(50_000, 50_120)),
-}
 
 
 @pytest.fixture(scope="module")
