@@ -29,6 +29,9 @@ class Decodes:
         self._end = np.zeros(places, np.int64)  # tokens that are computed at the end
         self._context = 0  # the sum of all that are computed
         self._steps_to_end = NO_END  # until the next of them ends
+        # How many begin a block with their next token, by the step in which they do.
+        self._steps = 0
+        self._beginning = [0] * groups.block_size
         # Of the step that may still run, where it keeps the window from moving.
         self._in_flight = np.zeros(places, np.int64)
         self._skipped = np.zeros(places, np.int64)  # rows that have left the window
@@ -43,6 +46,7 @@ class Decodes:
         self._computed[place] = computed
         self._end[place] = end
         self._context += computed
+        self._beginning[(self._steps - computed) % self._groups.block_size] += 1
         self._steps_to_end = min(self._steps_to_end, end - computed)
         if self._groups.window:
             self._skipped[place] = request.num_skipped_blocks
@@ -51,9 +55,8 @@ class Decodes:
 
     def new_blocks(self) -> int:
         """Blocks that begin with the next token of all."""
-        computed = self._computed[: len(self.requests)]
-        starting = np.count_nonzero(computed % self._groups.block_size == 0)
-        return int(starting) * self._groups.per_row
+        groups = self._groups
+        return self._beginning[self._steps % groups.block_size] * groups.per_row
 
     def leaving(self) -> Iterator[tuple[RequestState, int]]:
         """Whose rows leave their window before the next token, and how many have left then."""
@@ -75,6 +78,7 @@ class Decodes:
         step.decoding = self.requests.copy()
         step.decode_requests = step.decoding_on = count
         self._computed[:count] += 1
+        self._steps += 1
         if self._groups.keeps_running:
             self._in_flight[:count] = 1
         self._context += count
@@ -122,6 +126,7 @@ class Decodes:
         request = self.requests[place]
         computed = int(self._computed[place])
         self._context -= computed
+        self._beginning[(self._steps - computed) % self._groups.block_size] -= 1
         if computed > request.num_computed_tokens:
             request.num_scheduled = 1
         request.num_computed_tokens = computed

@@ -402,4 +402,3 @@ def _oldest(
         if place < run.start < limit:
             limit = run.start
     return None, limit
-

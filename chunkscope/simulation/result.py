@@ -138,7 +138,10 @@ class ReplicaRun:
 
     def times(self, request: RequestState) -> RequestTimes:
         sent_s = request.arrival_s
-        first_s, last_s = self.ends_s[request.first_step], self.ends_s[request.last_step]
+        first_s, last_s = (
+            self.ends_s[request.first_step],
+            self.ends_s[request.last_step],
+        )
         return RequestTimes(first_s - sent_s, last_s - sent_s, request.max_tokens)
 
     def timed(self) -> Iterable[TimelineStep]:

@@ -139,9 +139,10 @@ class ModelTimes:
         self, model: StepModel, workload: Workload, settings: Settings
     ) -> None:
         share = 0.0
-        requests = workload.requests
-        if settings.enable_prefix_caching and len(workload.likelihoods) < len(requests):
-            share = read_together(requests, workload.stretches)
+        if workload.stretches and settings.enable_prefix_caching:
+            requests = workload.requests
+            if len(workload.likelihoods) < len(requests):
+                share = read_together(requests, workload.stretches)
         self._model = with_graphs(model.sharing(share), settings)
 
     def __call__(self, step: Step) -> StepSeconds:
@@ -171,13 +172,13 @@ def check_requests(
     workload: Workload, settings: Settings, pool: KvPool, rules: Rules
 ) -> None:
     """InputError where no engine could ever serve the longest request with this setting."""
-    totals = []
-    for request in workload.requests:
-        totals.append(request.prompt_tokens + request.output_tokens)
-    if not totals:
+    if not workload.sessions:
         raise InputError("there are no requests", hint="is the profile or trace empty?")
-    tokens = max(totals)
-    place = totals.index(tokens) + 1
+    tokens = place = requests = 0
+    for session in workload.sessions:
+        requests += len(session.turns)
+        if session.tokens > tokens:  # with its last turn
+            tokens, place = session.tokens, requests
     limit = settings.max_model_len
     blocks = GroupBlocks(settings, pool, rules)
     # The last token is never read back: it needs no room.

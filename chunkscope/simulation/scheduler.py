@@ -119,9 +119,7 @@ class Scheduler:
         for request in requests:
             if request in tokens:
                 flying = self._in_flight(request)
-                self.kv_cache.allocate_slots(
-                    request, tokens[request], in_flight=flying
-                )
+                self.kv_cache.allocate_slots(request, tokens[request], in_flight=flying)
             else:
                 self.kv_cache.leave_window(request, skipped[request])
         left = self.settings.step_tokens - len(self.decodes) - sum(tokens.values())

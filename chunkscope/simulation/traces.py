@@ -56,7 +56,10 @@ def read_trace(path: Path) -> Workload:
     sessions = []
     for row, stretch in zip(rows, ends, strict=True):
         # A request without a prompt or an answer still takes a token of each.
-        prompt_tokens, output_tokens = max(1, row.prompt_tokens), max(1, row.output_tokens)
+        prompt_tokens, output_tokens = (
+            max(1, row.prompt_tokens),
+            max(1, row.output_tokens),
+        )
         arrival_s = row.arrival_s - rows[0].arrival_s
         sessions.append(single(prompt_tokens, output_tokens, arrival_s, stretch))
     return Workload(

@@ -40,6 +40,14 @@ class Session:
     arrival_s: float = 0.0
     stretch: int = NOTHING  # the last that its beginning shares with others
 
+    @property
+    def tokens(self) -> int:
+        """All that is said in it."""
+        tokens = 0
+        for turn in self.turns:
+            tokens += turn.new_tokens + turn.output_tokens
+        return tokens
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:

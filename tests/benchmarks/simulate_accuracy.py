@@ -9,7 +9,7 @@ what to fit on, and the host of one model's calibration under the other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median

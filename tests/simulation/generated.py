@@ -128,9 +128,7 @@ def sessions(seed: int) -> Workload:
     engine["max_model_len"] = grown
     engine["num_blocks"] = chance.choice([least, 2 * least, 5 * least, 100 * least])
     if not engine["enable_chunked_prefill"]:
-        engine["max_num_batched_tokens"] = max(
-            engine["max_num_batched_tokens"], grown
-        )
+        engine["max_num_batched_tokens"] = max(engine["max_num_batched_tokens"], grown)
     return {**made, "engine": engine}
 
 

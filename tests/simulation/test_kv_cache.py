@@ -134,7 +134,9 @@ def test_a_beginning_is_found_where_its_window_is_still_cached():
     """Of the 96 shared tokens the 64 last are in the window of the next."""
     requests = arriving((110, 1, 0.0), (130, 1, 100.0))
 
-    run = simulate(requests, engine(FULL, SLIDING, blocks=100, caching=True), shared_prefix=96)
+    run = simulate(
+        requests, engine(FULL, SLIDING, blocks=100, caching=True), shared_prefix=96
+    )
 
     assert run.cached_tokens == 96
 

@@ -139,7 +139,9 @@ def shown(steps: list[Seen]) -> str:
     ],
 )
 def test_every_step_is_that_of_the_real_scheduler(asked, changed, versions, steps):
-    found = {version: shown(steps_of(asked, version, **changed)) for version in versions}
+    found = {
+        version: shown(steps_of(asked, version, **changed)) for version in versions
+    }
 
     assert found == dict.fromkeys(versions, steps)
 
@@ -170,6 +172,7 @@ def test_a_prompt_that_does_not_fit_whole_waits_since_0_19(version, preempts):
 
 
 # -- one by one, or together ------------------------------------------------------------------
+
 
 def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
     """Without what this version knows nothing of."""

@@ -129,9 +129,7 @@ def test_the_simulator_finds_what_analyze_says_when_nothing_is_forgotten(shared)
     trace = read_trace(path)
     requests = []
     for number, request in enumerate(trace.requests):
-        requests.append(
-            single(request.prompt_tokens, 1, 1e3 * number, request.stretch)
-        )
+        requests.append(single(request.prompt_tokens, 1, 1e3 * number, request.stretch))
     ample = args(max_num_batched_tokens=200_000, kv_cache_tokens=1 << 28)
 
     run = simulate(requests, ample, vllm="0.28", stretches=trace.stretches)

@@ -347,7 +347,9 @@ def test_a_rate_is_kept_on_average():
     assert times[-1] == pytest.approx(1_000, rel=0.05)
 
 
-@pytest.mark.parametrize(("text", "rate"), [("90/min", 1.5), ("4/s", 4), ("batch", None)])
+@pytest.mark.parametrize(
+    ("text", "rate"), [("90/min", 1.5), ("4/s", 4), ("batch", None)]
+)
 def test_a_rate_is_by_second_or_minute(text, rate):
     assert arrival_rate(text) == rate
 

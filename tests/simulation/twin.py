@@ -99,5 +99,3 @@ def sent(
         task=Task.GENERATE,
         scored=scored,
     )
-
-

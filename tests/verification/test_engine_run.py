@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import WORKLOAD, failed, run, workload
+from tests.build import failed, run, workload
 
 STEPS = {
     "prefill_tokens": [10, 0],
