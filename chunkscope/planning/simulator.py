@@ -210,13 +210,10 @@ class Simulator:
     def best(self, settings: Iterable[Settings], unless: Settings) -> Settings:
         """The cheapest, or the first that is as good, and rather `unless`."""
         running = [
-            one
-            for one in chain((unless,), settings)
-            if self.attempt(one) is not None
+            one for one in chain((unless,), settings) if self.attempt(one) is not None
         ]
         costs = {one: self.against(one, running[0]) for one in running}
         least = min(costs.values(), default=1.0)
         return next(
             (one for one in running if costs[one] <= least * (1 + NEAR)), unless
         )
-

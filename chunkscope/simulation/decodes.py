@@ -1,8 +1,7 @@
 """The fast part of the scheduler: requests that only decode, side by side in arrays.
 
-In most steps each of them gets its token and its block, and then a step of all is a few vector
-operations. On one CPU core, 14,000 requests of Llama-3.1-8B on an H100 take 0.5 s, of which 256
-run at once in 10,000 steps; one by one they took 6 s (python -m tests.benchmarks.simulate_speed).
+In most steps each of them gets its token and its block, and then a step of all is a few
+vector operations. `python -m tests.benchmarks.simulate_speed` measures it.
 """
 
 from collections.abc import Iterator
@@ -17,7 +16,8 @@ from chunkscope.simulation.requests import NO_END, RequestState, Step
 class Decodes:
     """Each of them had a token in the step before, and gets the next one in this step.
 
-    While a request is here the arrays say what is computed of it; `leave` writes it down.
+    While a request is here the arrays say what is computed of it; `_leave` writes it
+    down.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class Decodes:
         return self._beginning[self._steps % groups.block_size] * groups.per_row
 
     def leaving(self) -> Iterator[tuple[RequestState, int]]:
-        """Whose rows leave their window before the next token, and how many have left then."""
+        """Whose rows leave their window before the next token, and how many have left
+        then."""
         groups, count = self._groups, len(self.requests)
         if not groups.window or not count:
             return

@@ -1,9 +1,11 @@
-"""vLLM's KV cache: who holds how many blocks, which are free, what is still cached in them.
+"""vLLM's KV cache: who holds how many blocks, which are free, what is still cached in
+them.
 
-Blocks have no numbers here, as vLLM's choices never depend on them. Cached blocks that a request
-may look for are kept in runs, for each group of layers by the part of a prompt that they hold: a
-stretch that prompts share, or the one that the turns of a session have for themselves. So a
-shared beginning, a session's next turn and a preempted request find their blocks in one way.
+Blocks have no numbers here, as vLLM's choices never depend on them. Cached blocks that
+a request may look for are kept in runs, for each group of layers by the part of a
+prompt that they hold: a stretch that prompts share, or the one that the turns of a
+session have for themselves. So a shared beginning, a session's next turn and a
+preempted request find their blocks in one way.
 """
 
 import sys
@@ -21,8 +23,8 @@ from chunkscope.vllm.settings import KvPool, Settings
 class GroupBlocks:
     """How many blocks tokens take in all groups of layers.
 
-    A row is the blocks of all `full` and `sliding` groups for the same tokens. Groups with a
-    window give back the rows that left it. A state takes its blocks once.
+    A row is the blocks of all `full` and `sliding` groups for the same tokens. Groups
+    with a window give back the rows that left it. A state takes its blocks once.
     """
 
     def __init__(self, settings: Settings, pool: KvPool, rules: Rules) -> None:
@@ -61,7 +63,8 @@ class GroupBlocks:
         return outside // self.block_size
 
     def to_reserve(self, tokens: int, held: int = 0) -> int:
-        """Blocks that must be free for a request of so many tokens, of which it has some rows."""
+        """Blocks that must be free for a request of so many tokens, of which it has
+        some rows."""
         rows = self.rows(tokens)
         sliding = min(rows, self._most_rows)
         blocks = self.full * (rows - held) + self.sliding * max(0, sliding - held)
@@ -96,7 +99,8 @@ class CacheHit:
 
 
 class KvCache:
-    """All blocks. Blank ones are taken first, then cached ones, the longest unused in front."""
+    """All blocks. Blank ones are taken first, then cached ones, the longest unused in
+    front."""
 
     def __init__(self, settings: Settings, pool: KvPool, rules: Rules) -> None:
         self.groups = GroupBlocks(settings, pool, rules)
@@ -115,7 +119,8 @@ class KvCache:
     # -- what is cached
 
     def get_computed_blocks(self, request: RequestState) -> CacheHit:
-        """The longest cached prefix; the last token is always computed, to have logits."""
+        """The longest cached prefix; the last token is always computed, to have
+        logits."""
         if not self.caching or request.skips_cache:
             return CacheHit()
         blocks = (request.num_tokens - 1) // self.block_size
@@ -148,8 +153,8 @@ class KvCache:
         return blocks
 
     def _window_hit(self, path: Path, limit: int) -> int:
-        """Up to which block a window is cached in all groups that have one, as far right as
-        possible; a beginning may be shorter than a window."""
+        """Up to which block a window is cached in all groups that have one, as far
+        right as possible; a beginning may be shorter than a window."""
         end = limit
         while end > 0:
             least = max(0, end - self._window_blocks)
@@ -199,7 +204,8 @@ class KvCache:
         *,
         in_flight: int = 0,
     ) -> bool:
-        """Room for so many more tokens; a waiting request brings what it hit. False: no room.
+        """Room for so many more tokens; a waiting request brings what it hit. False: no
+        room.
 
         `in_flight`: computed tokens whose step still runs.
         """
@@ -224,7 +230,8 @@ class KvCache:
         return True
 
     def get_new_blocks(self, count: int) -> None:
-        """Blank blocks, then those that were unused for longest, which are forgotten."""
+        """Blank blocks, then those that were unused for longest, which are
+        forgotten."""
         self.num_free -= count
         self._blank -= count
         while self._blank < 0:
@@ -264,8 +271,9 @@ class KvCache:
         request.num_tracked_blocks = hit.blocks
 
     def cache_full_blocks(self, request: RequestState, tokens: int) -> None:
-        """Full blocks that prompts share are cached when they are scheduled: the next request in
-        this very step finds them. Others nobody looks for before they are given back."""
+        """Full blocks that prompts share are cached when they are scheduled: the next
+        request in this very step finds them. Others nobody looks for before they are
+        given back."""
         tracked = request.num_tracked_blocks
         full = min(tokens // self.block_size, request.num_shared_blocks)
         if not self.caching or full <= tracked:
@@ -284,7 +292,8 @@ class KvCache:
         run.holders[request.id] = held
 
     def _split(self, run: BlockRun, place: int) -> BlockRun:
-        """The blocks from `place` on become a run of their own, as old and held as before."""
+        """The blocks from `place` on become a run of their own, as old and held as
+        before."""
         rest = BlockRun(run.group, run.stretch, place, run.end, dict(run.holders))
         run.end = place
         for held in run.holders.values():
@@ -318,8 +327,9 @@ class KvCache:
     def _leave_own_blocks(
         self, request: RequestState, group: int, first: int, end: int
     ) -> None:
-        """Of a session's own blocks only the last that left the window can be of use: what is
-        found later ends with a whole block, up to a block before the window did."""
+        """Of a session's own blocks only the last that left the window can be of use:
+        what is found later ends with a whole block, up to a block before the window
+        did."""
         before = request.last_left.get(group)
         if before is not None and len(before):
             self._forget(before)
@@ -330,7 +340,8 @@ class KvCache:
         self._give_back_anonymous(end - 1 - first)
 
     def _let_go(self, request: RequestState, group: int, limit: int) -> None:
-        """Of the runs that a request holds, give back the blocks before a limit, last first."""
+        """Of the runs that a request holds, give back the blocks before a limit, last
+        first."""
         held = request.held[group]
         leaving = []
         while held and held[0].start < limit:
@@ -348,8 +359,8 @@ class KvCache:
     ) -> None:
         """Give back the blocks of a request's tokens, the last of them first.
 
-        `cached` tokens are in blocks that can be found, if somebody `comes_again` for them: the
-        same request after it was preempted, or the next turn of its session.
+        `cached` tokens are in blocks that can be found, if somebody `comes_again` for
+        them: the same request after it was preempted, or the next turn of its session.
         """
         rows = self.groups.rows(tokens)
         full = cached // self.block_size if self.caching else 0
@@ -382,7 +393,8 @@ class KvCache:
             self._give_back_anonymous(count)
 
     def _give_back_anonymous(self, count: int) -> None:
-        """Blocks that wait for their turn like cached ones, and that nobody will look for."""
+        """Blocks that wait for their turn like cached ones, and that nobody will look
+        for."""
         self.num_free += count
         last = next(reversed(self._queue), None)
         if last is not None and last.stretch == ANONYMOUS:
@@ -394,8 +406,8 @@ class KvCache:
 def _oldest(
     runs: dict[BlockRun, None], place: int, limit: int
 ) -> tuple[BlockRun | None, int]:
-    """The oldest run with this block, and up to where it is the oldest; or up to where there is
-    none."""
+    """The oldest run with this block, and up to where it is the oldest; or up to where
+    there is none."""
     for run in runs:
         if run.start <= place < run.end:
             return run, min(run.end, limit)

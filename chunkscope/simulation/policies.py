@@ -19,7 +19,8 @@ def chunk_by_length(tokens: int) -> int:
 
 
 def adapted_chunk(chunk: int, step: Step, seconds: float, settings: Settings) -> int:
-    """Half the chunk after a slow step or while decodes crowd; twice when there is time."""
+    """Half the chunk after a slow step or while decodes crowd; twice when there is
+    time."""
     if not step.prefill_requests:
         return chunk
     is_crowded = step.decoding_on > CROWDED_SHARE * settings.step_requests

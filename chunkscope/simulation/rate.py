@@ -23,7 +23,7 @@ HIGHEST_SHARE = 64
 ALONE = 200  # sessions that are tried one by one
 
 
-def highest_rate(
+def highest_rate(  # noqa: PLR0913  (all by name)
     workload: Workload,
     settings: Settings,
     engine: Deployment,
@@ -35,8 +35,8 @@ def highest_rate(
 ) -> SimulatedRun:
     """The run at the highest rate that is sustained, with that rate, by bisection.
 
-    The sessions of the workload come one a second. If even the lowest rate is not sustained, it
-    is the run at that. `tick` is called for each run.
+    The sessions of the workload come one a second. If even the lowest rate is not
+    sustained, it is the run at that. `tick` is called for each run.
     """
 
     def run_of(part: Workload) -> SimulatedRun:

@@ -9,11 +9,13 @@ from chunkscope.prefixes.sharing import Path
 
 @dataclass(slots=True, eq=False)
 class BlockRun:
-    """Neighbouring blocks of one group which hold the same part of a prompt, and are cached.
+    """Neighbouring blocks of one group which hold the same part of a prompt, and are
+    cached.
 
-    `stretch` says which part, `start` and `end` which of a prompt's blocks. Of each request that
-    holds the run, `holders` has the list of all that it holds: a run can be split. Of blocks that
-    nobody will look for, ANONYMOUS ones, only the number counts.
+    `stretch` says which part, `start` and `end` which of a prompt's blocks. Of each
+    request that holds the run, `holders` has the list of all that it holds: a run can
+    be split. Of blocks that nobody will look for, ANONYMOUS ones, only the number
+    counts.
     """
 
     group: int
@@ -33,8 +35,8 @@ ANONYMOUS = -2  # a stretch that no request has
 class RequestState:
     """What vLLM knows of a request. `num_tokens`: the prompt and the outputs so far.
 
-    `path` says what its blocks hold: stretches that it shares with other requests, then the one
-    of its session alone, which has no end.
+    `path` says what its blocks hold: stretches that it shares with other requests, then
+    the one of its session alone, which has no end.
     """
 
     id: int
@@ -82,7 +84,8 @@ class RequestState:
 
     @property
     def most_computed(self) -> int:
-        """The tokens that are computed at the end: the last output is never read back."""
+        """The tokens that are computed at the end: the last output is never read
+        back."""
         return self.num_prompt_tokens + self.max_tokens - 1
 
     @property
@@ -96,12 +99,13 @@ NO_END = sys.maxsize  # of the stretch that a session has for itself
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """What one step computes: vLLM's SchedulerOutput, and what the step's time depends on.
+    """What one step computes: vLLM's SchedulerOutput, and what the step's time depends
+    on.
 
-    The requests in `decoding` get one token each, all others are in `num_scheduled_tokens`.
-    `ended`: their last token is in this step's result. `resumed`: of requests that decode after
-    a break, the step of their last token before it. `decoding_on`: requests with a token in this
-    step and in the one before.
+    The requests in `decoding` get one token each, all others are in
+    `num_scheduled_tokens`. `ended`: their last token is in this step's result.
+    `resumed`: of requests that decode after a break, the step of their last token
+    before it. `decoding_on`: requests with a token in this step and in the one before.
     """
 
     number: int

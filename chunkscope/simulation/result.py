@@ -26,7 +26,8 @@ from chunkscope.vllm.settings import KvPool, Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-# How many times as long as simulated gaps were on one H200, all at once and at a rate (tests).
+# How many times as long as simulated gaps were on one H200, all at once and at a rate
+# (tests).
 GAPS = ({"p99": 2.0, "longest": 10.5}, {"p99": 1.1, "longest": 1.7})
 
 
@@ -53,7 +54,8 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SustainedRate:
-    """The highest rate at which every limit is kept (None: not even the lowest that was tried).
+    """The highest rate at which every limit is kept (None: not even the lowest that was
+    tried).
 
     `breaks`: what is broken first above it; None: nothing was.
     """
@@ -97,7 +99,8 @@ class SimulatedRun:
 
     @property
     def name(self) -> str:
-        """Of a setting without a name, the arguments that tell those of a sweep apart."""
+        """Of a setting without a name, the arguments that tell those of a sweep
+        apart."""
         if self.setting:
             return self.setting
         name = f"max_num_batched_tokens={self.settings.step_tokens}"
@@ -107,7 +110,7 @@ class SimulatedRun:
         return name
 
 
-# -- the figures of a run ---------------------------------------------------------------------
+# -- the figures of a run ------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -153,7 +156,7 @@ class ReplicaRun:
             before_s = end_s
 
 
-def simulated_run(
+def simulated_run(  # noqa: PLR0913  (all by name)
     workload: Workload,
     settings: Settings,
     pool: KvPool,
@@ -164,29 +167,53 @@ def simulated_run(
 ) -> SimulatedRun:
     """All replicas together."""
     timed = []
-    seconds: list[float] = []
-    counts: list[int] = []
+    gaps = Gaps()
     for replica in replicas:
+        gaps.seconds += replica.gaps.seconds
+        gaps.counts += replica.gaps.counts
         for request in replica.requests:
             timed.append((request, replica.times(request)))
-        seconds += replica.gaps.seconds
-        counts += replica.gaps.counts
     timed.sort(key=lambda pair: (pair[0].arrival_s, pair[0].id))
     requests = [request for request, _ in timed]
     times = [time for _, time in timed]
-    itl = Ranked(seconds, counts)
+    itl = Ranked(gaps.seconds, gaps.counts)
     slo = slo_result(limits, times, itl)
     waiting = None
     if workload.concurrency is None:
         sent_s = [request.arrival_s for request in requests]
         waiting = backlog(sent_s, [time.ttft_s for time in times])
-    makespan_s = max(replica.ends_s[-1] for replica in replicas) - replicas[0].start_s
+    return SimulatedRun(
+        settings=settings,
+        pool=pool,
+        policy=policy,
+        figures=_figures(replicas, requests, times, itl, slo),
+        requests=len(requests),
+        input_tokens=sum(request.num_prompt_tokens for request in requests),
+        output_tokens=sum(request.max_tokens for request in requests),
+        cached_tokens=sum(request.num_cached_tokens for request in requests),
+        timeline=tuple(replicas[0].timed()),
+        slo=slo,
+        backlog=waiting,
+        most_running=sum(replica.most_running for replica in replicas),
+        gpu_s=max(replica.gpu_s for replica in replicas),
+    )
+
+
+def _figures(
+    replicas: Sequence[ReplicaRun],
+    requests: Sequence[RequestState],
+    times: Sequence[RequestTimes],
+    itl: Ranked,
+    slo: SloResult | None,
+) -> Figures:
+    end_s = max(replica.ends_s[-1] for replica in replicas)
+    makespan_s = end_s - replicas[0].start_s
     steps = sum(len(replica.ends_s) for replica in replicas)
     input_tokens = sum(request.num_prompt_tokens for request in requests)
     output_tokens = sum(request.max_tokens for request in requests)
     cached_tokens = sum(request.num_cached_tokens for request in requests)
     chunks = [request.chunks for request in requests]
-    figures = Figures(
+    return Figures(
         makespan_s=makespan_s,
         ttft_s=Ranked(time.ttft_s for time in times).percentiles(),
         itl_s=itl.percentiles() if itl.count else None,
@@ -201,21 +228,6 @@ def simulated_run(
         prefix_hit_rate=cached_tokens / input_tokens,
         goodput_per_s=slo.good_requests / makespan_s if slo else None,
         slo_use=slo.use if slo else None,
-    )
-    return SimulatedRun(
-        settings=settings,
-        pool=pool,
-        policy=policy,
-        figures=figures,
-        requests=len(requests),
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        cached_tokens=cached_tokens,
-        timeline=tuple(replicas[0].timed()),
-        slo=slo,
-        backlog=waiting,
-        most_running=sum(replica.most_running for replica in replicas),
-        gpu_s=max(replica.gpu_s for replica in replicas),
     )
 
 
@@ -247,7 +259,8 @@ class WorkloadInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Simulation(Artefact):
-    """What `simulate` predicts. It has no date: the same question has the same answer."""
+    """What `simulate` predicts. It has no date: the same question has the same
+    answer."""
 
     schema: ClassVar = "chunkscope/simulation/9"
     made_by: ClassVar = "chunkscope simulate"

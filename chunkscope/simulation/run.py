@@ -1,8 +1,9 @@
 """A workload through the scheduler, with a clock: what a setting does, in seconds.
 
-A step: the host prepares and launches it, the GPU computes, the host hands out its tokens. With
-async scheduling the host launches a step before it asks for the result of the one before: the two
-work side by side, and a token is late by whatever the host does first.
+A step: the host prepares and launches it, the GPU computes, the host hands out its
+tokens. With async scheduling the host launches a step before it asks for the result of
+the one before: the two work side by side, and a token is late by whatever the host does
+first.
 """
 
 from bisect import bisect
@@ -48,7 +49,7 @@ class StepSeconds(NamedTuple):
 StepTimes = Callable[[Step], StepSeconds]
 
 
-def simulate(
+def simulate(  # noqa: PLR0913  (all by name)
     workload: Workload,
     settings: Settings,
     engine: Deployment,
@@ -62,9 +63,10 @@ def simulate(
 ) -> SimulatedRun:
     """What becomes of a workload under these settings; the same every time.
 
-    `step_times` None: the roofline's for this model and GPU. `kv_pool` None: the memory that is
-    left. `async_scheduling` None: as this version of vLLM does it. The first `timeline` steps are
-    kept to be shown. Of several replicas in data parallel each gets every n-th session.
+    `step_times` None: the roofline's for this model and GPU. `kv_pool` None: the memory
+    that is left. `async_scheduling` None: as this version of vLLM does it. The first
+    `timeline` steps are kept to be shown. Of several replicas in data parallel each
+    gets every n-th session.
     """
     settings = engine.effective(settings)
     if settings.max_num_batched_tokens is None or settings.max_num_seqs is None:
@@ -92,7 +94,6 @@ def simulate(
             pool,
             rules,
             window=window,
-            requests=len(own),
             policy=policy,
         )
         replica = Replica(
@@ -157,21 +158,22 @@ class ModelTimes:
 
 
 def with_graphs(model: StepModel, settings: Settings) -> StepModel:
-    """Steps of up to so many tokens replay a CUDA graph: as many as are asked for, or vLLM's
-    own number, which ends at twice max_num_seqs."""
+    """Steps of up to so many tokens replay a CUDA graph: as many as are asked for, or
+    vLLM's own number, which ends at twice max_num_seqs."""
     tokens = settings.max_cudagraph_capture_size
     if tokens is None:
         tokens = min(model.graphed_tokens, 2 * settings.step_requests)
     return replace(model, graphed_tokens=min(tokens, settings.step_tokens))
 
 
-# -- requests ---------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------
 
 
 def check_requests(
     workload: Workload, settings: Settings, pool: KvPool, rules: Rules
 ) -> None:
-    """InputError where no engine could ever serve the longest request with this setting."""
+    """InputError where no engine could ever serve the longest request with this
+    setting."""
     if not workload.sessions:
         raise InputError("there are no requests", hint="is the profile or trace empty?")
     tokens = place = requests = 0
@@ -184,19 +186,20 @@ def check_requests(
     # The last token is never read back: it needs no room.
     if blocks.to_reserve(tokens - 1) > pool.num_blocks:
         held = bisect(range(tokens), pool.num_blocks, key=blocks.to_reserve) - 1
-        why = f"{tokens - 1:,} tokens, and the KV cache holds {max(0, held):,} of one request"
+        why = f"{tokens - 1:,} tokens, and the KV cache holds {max(0, held):,} of one"
         hint = "plan for a GPU with more memory, or leave such requests out"
-        raise InputError(f"request {place:,} can never fit: {why}", hint=hint)
+        raise InputError(f"request {place:,} can never fit: {why} request", hint=hint)
     if limit is not None and tokens > limit:
         raise InputError(
             f"request {place:,} has {tokens:,} tokens, max_model_len is {limit:,}"
         )
-    # A request that is preempted at its end is read again whole, with all but its last token.
+    # A request that is preempted at its end is read again whole, with all but its last
+    # token.
     chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
     if not chunked and tokens - 1 > settings.step_tokens:
         raise InputError(
-            f"request {place:,} may have {tokens - 1:,} tokens to read, and with chunking off "
-            f"one step takes {settings.step_tokens:,}",
+            f"request {place:,} may have {tokens - 1:,} tokens to read, and with "
+            f"chunking off one step takes {settings.step_tokens:,}",
             hint="raise the budget to max_model_len, or leave chunking on",
         )
 
@@ -236,7 +239,8 @@ def session_states(workload: Workload, block_size: int) -> list[RequestState]:
 
 
 def session_path(shared: Path, own: int, blocks: int) -> Path:
-    """A session's blocks: those of its first prompt that it shares, then its own without end."""
+    """A session's blocks: those of its first prompt that it shares, then its own
+    without end."""
     parts = []
     for part in shared:
         if part.start < blocks:
@@ -248,8 +252,8 @@ def session_path(shared: Path, own: int, blocks: int) -> Path:
 class Arrivals:
     """Sessions still to come, in their order, and turns whose users think.
 
-    With a `concurrency`, as clients of harnesses have one, a session is sent when another ends:
-    a closed loop. Its time counts from there.
+    With a `concurrency`, as clients of harnesses have one, a session is sent when
+    another ends: a closed loop. Its time counts from there.
     """
 
     def __init__(self, sessions: Sequence[RequestState], concurrency: int) -> None:
@@ -291,14 +295,14 @@ class Arrivals:
             heappush(self._thinking, (following.arrival_s, following.id, following))
 
 
-# -- the run ----------------------------------------------------------------------------------
+# -- the run -------------------------------------------------------------------
 
 
 class Clock:
     """`launch` a step, `finish` the oldest that is launched.
 
-    `gpu_s`: what the GPU computed in all; where all requests come at once, as long as the run
-    would take with a host that takes no time.
+    `gpu_s`: what the GPU computed in all; where all requests come at once, as long as
+    the run would take with a host that takes no time.
     """
 
     def __init__(self, step_times: StepTimes, start: float) -> None:
@@ -336,7 +340,8 @@ class Clock:
 
 
 class Launched(NamedTuple):
-    """A step that runs: when it was launched and will be computed, and handing out its tokens."""
+    """A step that runs: when it was launched and will be computed, and handing out its
+    tokens."""
 
     step: Step
     launched_s: float
@@ -355,7 +360,8 @@ class Replica:
         self._timeline_steps = timeline
         self._requests: list[RequestState] = []
         self._preemptions = self._most_running = 0
-        # With async scheduling a step is launched before the result of the last is there.
+        # With async scheduling a step is launched before the result of the last is
+        # there.
         self._lag = 1 if scheduler.rules.async_scheduling else 0
 
     def run(self) -> ReplicaRun:

@@ -1,9 +1,10 @@
-"""vLLM's V1 scheduler, step for step and in its own words: `schedule` is the whole of it.
+"""vLLM's V1 scheduler, step for step and in its own words: `schedule` is the whole of
+it.
 
-Text models, no speculative decoding. Layers with a window or a state take and give back blocks as
-vLLM's do; what it does not know of them, `Deployment.notes` says. What differs by version is
-data: chunkscope/vllm/rules.py. tests/simulation/test_scheduler_twin.py compares it with the real
-one, token by token.
+Text models, no speculative decoding. Layers with a window or a state take and give back
+blocks as vLLM's do; what it does not know of them, `Deployment.notes` says. What
+differs by version is data: chunkscope/vllm/rules.py.
+tests/simulation/test_scheduler_twin.py compares it with the real one, token by token.
 """
 
 from collections import deque
@@ -19,11 +20,12 @@ from chunkscope.vllm.settings import KvPool, Settings
 
 
 class Scheduler:
-    """`schedule` a step, then `update_from_output` with its result, as vLLM's engine does.
+    """`schedule` a step, then `update_from_output` with its result, as vLLM's engine
+    does.
 
-    Requests that only decode are kept in `decodes`, the other running ones in `in_turn`. Where
-    all get what they ask for, nobody's turn matters; where blocks or the budget run short, all
-    are asked one by one, in vLLM's order.
+    Requests that only decode are kept in `decodes`, the other running ones in
+    `in_turn`. Where all get what they ask for, nobody's turn matters; where blocks or
+    the budget run short, all are asked one by one, in vLLM's order.
     """
 
     def __init__(
@@ -33,7 +35,6 @@ class Scheduler:
         rules: Rules,
         *,
         window: AttentionWindow,
-        requests: int,
         policy: ChunkPolicy = ChunkPolicy.VLLM,
     ) -> None:
         self.settings, self.rules, self.policy = settings, rules, policy
@@ -41,8 +42,8 @@ class Scheduler:
         self.waiting: deque[RequestState] = deque()
         self.running: dict[RequestState, None] = {}  # in the order of admission
         self.in_turn: dict[RequestState, None] = {}  # in the order of admission
-        places = min(settings.most_running, requests)
-        self.decodes = Decodes(places, self.kv_cache.groups, window)
+        groups = self.kv_cache.groups
+        self.decodes = Decodes(settings.most_running, groups, window)
         self.adaptive_chunk = LONGEST_CHUNK  # of the policy of this name
         self.num_steps = 0
         self._window = window
@@ -69,9 +70,11 @@ class Scheduler:
     # -- running requests
 
     def _blocks_of_decodes(self, step: Step) -> int:
-        """For the next token of all that decode. The last give way where they do not fit.
+        """For the next token of all that decode. The last give way where they do not
+        fit.
 
-        Where requests also read, or where blocks leave windows, each is asked in its turn.
+        Where requests also read, or where blocks leave windows, each is asked in its
+        turn.
         """
         groups = self.kv_cache.groups
         blocks = self.decodes.new_blocks()
@@ -88,8 +91,8 @@ class Scheduler:
     def _tokens_if_all_get_theirs(
         self, decode_blocks: int
     ) -> dict[RequestState, int] | None:
-        """What each gets that does not just decode, if all requests get what they ask for,
-        whoever is asked first; None if they do not."""
+        """What each gets that does not just decode, if all requests get what they ask
+        for, whoever is asked first; None if they do not."""
         left = self.settings.step_tokens - len(self.decodes)
         blocks = decode_blocks
         last = next(reversed(self.running), None)
@@ -110,8 +113,9 @@ class Scheduler:
         return tokens
 
     def _schedule_together(self, step: Step, tokens: dict[RequestState, int]) -> int:
-        """The free blocks suffice without those that leave windows, so it does not matter when
-        blocks are taken. What leaves windows is given back in the order of admission."""
+        """The free blocks suffice without those that leave windows, so it does not
+        matter when blocks are taken. What leaves windows is given back in the order of
+        admission."""
         skipped = dict(self.decodes.leaving())
         requests = list(tokens)
         if skipped:
@@ -162,7 +166,8 @@ class Scheduler:
         return request.num_scheduled
 
     def _preempt(self, victim: RequestState, step: Step) -> int:
-        """Take all blocks from a running request; the tokens that this step had given to it."""
+        """Take all blocks from a running request; the tokens that this step had given
+        to it."""
         restored = step.num_scheduled_tokens.pop(victim, 0)
         del self.running[victim]
         self.in_turn.pop(victim, None)
@@ -205,7 +210,8 @@ class Scheduler:
     # -- how much of a prompt
 
     def _set_threshold(self, requests: int) -> None:
-        """Since 0.31 a lone request is not capped, and the threshold may follow their number."""
+        """Since 0.31 a lone request is not capped, and the threshold may follow their
+        number."""
         if not self._threshold or self.rules.lone_request_is_capped:
             return
         self._threshold_in_step = self._threshold
@@ -230,7 +236,8 @@ class Scheduler:
     # -- after a step
 
     def _update_after_schedule(self, step: Step) -> None:
-        """Tokens count as computed from now on: the next step may be scheduled at once."""
+        """Tokens count as computed from now on: the next step may be scheduled at
+        once."""
         for request, tokens in step.num_scheduled_tokens.items():
             step.count(request, tokens, self._window)
             request.num_computed_tokens += tokens
@@ -259,7 +266,8 @@ class Scheduler:
             self.decodes.join(request)
 
     def update_from_output(self, step: Step) -> None:
-        """The result of a step is there: what has ended gives back its place and its blocks."""
+        """The result of a step is there: what has ended gives back its place and its
+        blocks."""
         for request in sorted(step.ended, key=lambda one: one.admission):
             if request in self.running:
                 del self.running[request]

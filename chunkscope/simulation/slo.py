@@ -1,7 +1,8 @@
 """Limits on latencies (`ttft_p95=1s,itl_p99=50ms`), and what became of them in a run.
 
 A limit is on a percentile over all requests or gaps. Goodput counts single requests, as
-`vllm bench serve` and aiperf do: those whose first token, mean gap and end all came in time.
+`vllm bench serve` and aiperf do: those whose first token, mean gap and end all came in
+time.
 """
 
 import re
@@ -50,7 +51,8 @@ Slo = tuple[LatencyLimit, ...]
 
 
 def read_slo(given: str | Iterable[str | LatencyLimit] | None) -> Slo:
-    """What `--slo` says, in one text or several, and limits; UsageError where it says none."""
+    """What `--slo` says, in one text or several, and limits; UsageError where it says
+    none."""
     parts = [given] if isinstance(given, str) else given or ()
     limits: list[LatencyLimit] = []
     for part in parts:
@@ -167,26 +169,27 @@ def _found(
     return ranked.percentile(limit.percent)
 
 
-# -- a queue that grows ----------------------------------------------------------------------
+# -- a queue that grows --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """How many waited for their first token, on average, while the first half of all requests
-    came, and while the second half did."""
+    """How many waited for their first token, on average, while the first half of all
+    requests came, and while the second half did."""
 
     early: float
     late: float
 
     @property
     def grows(self) -> bool:
-        """By more than chance explains, three standard deviations: then it grows without end."""
+        """By more than chance explains, three standard deviations: then it grows
+        without end."""
         return self.late - self.early > 3 * sqrt(self.late + self.early)
 
 
 def backlog(sent_s: Sequence[float], waited_s: Sequence[float]) -> Backlog | None:
-    """By Little's law, from when requests were sent, in order, and how long each waited; None
-    where all came at once."""
+    """By Little's law, from when requests were sent, in order, and how long each
+    waited; None where all came at once."""
     half, last = len(sent_s) // 2, len(sent_s) - 1
     first_s, half_s, last_s = sent_s[0], sent_s[half], sent_s[last]
     if not first_s < half_s < last_s:

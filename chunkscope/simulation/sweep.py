@@ -12,7 +12,8 @@ THRESHOLDS = (512, 2_048, 8_192)
 def points(base: Settings) -> Iterator[Settings]:
     """Every budget without a threshold, then thresholds at the budget of `base`.
 
-    A budget below max_model_len needs chunking on; one below max_num_seqs runs fewer requests.
+    A budget below max_model_len needs chunking on; one below max_num_seqs runs fewer
+    requests.
     """
     base = replace(base, enable_chunked_prefill=True)
     for budget in BUDGETS:

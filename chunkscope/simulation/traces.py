@@ -1,7 +1,7 @@
 """Requests out of files: Mooncake's traces, and the workload of a `verify` run.
 
-Mooncake's jsonl has `timestamp` in milliseconds, `input_length`, `output_length` and `hash_ids`,
-which name the blocks of a prompt: those of the same name are shared.
+Mooncake's jsonl has `timestamp` in milliseconds, `input_length`, `output_length` and
+`hash_ids`, which name the blocks of a prompt: those of the same name are shared.
 """
 
 import math

@@ -1,6 +1,8 @@
-"""What is sent to an engine: sessions of turns, what their prompts share, and when they come.
+"""What is sent to an engine: sessions of turns, what their prompts share, and when they
+come.
 
-The same workload is sent to a real engine by `verify` and to the scheduler's twin by `simulate`.
+The same workload is sent to a real engine by `verify` and to the scheduler's twin by
+`simulate`.
 """
 
 import random
@@ -25,7 +27,8 @@ VERIFY_SCHEMA = "chunkscope/verify/6"  # the artefact that holds a workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One request of a session: its prompt is all that was said before, and `new_tokens`."""
+    """One request of a session: its prompt is all that was said before, and
+    `new_tokens`."""
 
     new_tokens: int
     output_tokens: int
@@ -61,10 +64,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What is sent, in the order of arrival. Prompts over `long_over` tokens count as long.
+    """What is sent, in the order of arrival. Prompts over `long_over` tokens count as
+    long.
 
-    A session begins with its stretch and all before that, up to the length of its first prompt.
-    Where they are not the data's but one that was asked for, `shared_prefix` is its length.
+    A session begins with its stretch and all before that, up to the length of its first
+    prompt. Where they are not the data's but one that was asked for, `shared_prefix` is
+    its length.
     """
 
     sessions: tuple[Session, ...]
@@ -174,7 +179,7 @@ def arrival_rate(arrivals: str) -> float | None:
     )
 
 
-# -- what a dataset's requests generate -----------------------------------------------------
+# -- what a dataset's requests generate ----------------------------------------
 
 MOST_LENGTHS = 1_000  # of answers, that are drawn from
 
@@ -234,8 +239,8 @@ def _spread(counts: Mapping[int, int]) -> list[int]:
 def dataset_output(
     dataset: DatasetProfile, task: Task | None = None, asked: int | None = None
 ) -> DatasetOutput:
-    """What a dataset is sent for, unless a `task` is given for all: as asked, else the longest
-    answer in the data, else the most that its task allows, else 256 tokens."""
+    """What a dataset is sent for, unless a `task` is given for all: as asked, else the
+    longest answer in the data, else the most that its task allows, else 256 tokens."""
     name = dataset.name
     if task is Task.LOGLIKELIHOOD or (dataset.scored and task is None):
         return DatasetOutput(name=name, tokens=1, origin=OutputOrigin.SCORED)
@@ -250,7 +255,7 @@ def dataset_output(
     return DatasetOutput(name=name, tokens=DEFAULT_OUTPUT, origin=OutputOrigin.ASSUMED)
 
 
-# -- drawing requests out of a profile ------------------------------------------------------
+# -- drawing requests out of a profile -----------------------------------------
 
 
 class _Prompt(NamedTuple):
@@ -270,7 +275,7 @@ _NOWHERE = -1.0
 MOST_PROMPTS = 60_000  # that are drawn from: with more it takes longer than the rest
 
 
-def draw_workload(
+def draw_workload(  # noqa: PLR0913  (all by name)
     datasets: Sequence[DatasetProfile],
     outputs: Sequence[DatasetOutput],
     *,
@@ -283,19 +288,22 @@ def draw_workload(
     prompt_times: float = 1.0,
     assumed_times: float = 1.0,
 ) -> Workload:
-    """A stratified sample of the prompts, with outputs as their dataset's; `room` is max_model_len.
+    """A stratified sample of the prompts, with outputs as their dataset's; `room` is
+    max_model_len.
 
-    `count` None sends every prompt once; `shared_prefix` and `order` None are the data's own: then
-    datasets are sent one after the other, as a harness runs its tasks; lm-eval sends those of all
-    tasks together, longest first. At a rate they come mixed, each in its order. Prompts are
-    `prompt_times` as long, outputs that are assumed `assumed_times`.
+    `count` None sends every prompt once; `shared_prefix` and `order` None are the
+    data's own: then datasets are sent one after the other, as a harness runs its tasks;
+    lm-eval sends those of all tasks together, longest first. At a rate they come mixed,
+    each in its order. Prompts are `prompt_times` as long, outputs that are assumed
+    `assumed_times`.
     """
     chance = random.Random(seed)  # noqa: S311  (a sample, no secret)
     served = served_prompts(datasets, outputs, room)
     if not served:
         shortest = min(dataset.lengths.min or 0 for dataset in datasets)
         raise InputError(
-            f"no prompt fits: the shortest has {shortest:,} tokens, max_model_len is {room:,}",
+            f"no prompt fits: the shortest has {shortest:,} tokens, max_model_len is "
+            f"{room:,}",
             hint="choose a model with a longer context, or lower --max-output",
         )
     prompts, stretches = _prompts(datasets, outputs, room, all_of_them=count is None)
@@ -311,36 +319,50 @@ def draw_workload(
     for prompt, arrival_s in zip(chosen, arrivals_s, strict=True):
         tokens = max(1, min(round(prompt.tokens * prompt_times), room - 1))
         answer = min(chance.choice(lengths[prompt.dataset]), room - tokens)
-        stretch = prompt.stretch
-        if shared_prefix is not None:
-            stretch = 0 if shared_prefix else NOTHING
-        sessions.append(single(tokens, max(1, answer), arrival_s, stretch))
-    if shared_prefix is not None:
-        stretches = ()
-    if shared_prefix:
-        stretches = (Stretch(parent=NOTHING, tokens=shared_prefix),)
-    scored = []
-    for place, prompt in enumerate(chosen):
-        if outputs[prompt.dataset].is_scored:
-            scored.append(place)
+        sessions.append(single(tokens, max(1, answer), arrival_s, prompt.stretch))
+    scored = _scored(chosen, outputs)
     all_scored = len(scored) == len(chosen)
-    return Workload(
+    workload = Workload(
         sessions=tuple(sessions),
         stretches=stretches,
         seed=seed,
         arrivals=arrivals,
         task=Task.LOGLIKELIHOOD if all_scored else Task.GENERATE,
         scored=NO_NUMBERS if all_scored else Numbers(scored),
-        shared_prefix=shared_prefix or 0,
         left_out=sum(dataset.rows for dataset in datasets) - served,
         order=order,
+    )
+    if shared_prefix is not None:
+        return _with_shared_prefix(workload, shared_prefix)
+    return workload
+
+
+def _scored(prompts: Sequence[_Prompt], outputs: Sequence[DatasetOutput]) -> list[int]:
+    """Places of the prompts whose likelihood is asked for."""
+    places = []
+    for place, prompt in enumerate(prompts):
+        if outputs[prompt.dataset].is_scored:
+            places.append(place)
+    return places
+
+
+def _with_shared_prefix(workload: Workload, tokens: int) -> Workload:
+    """All prompts begin with the same tokens, and share nothing else."""
+    stretches: tuple[Stretch, ...] = ()
+    if tokens:
+        stretches = (Stretch(parent=NOTHING, tokens=tokens),)
+    stretch = 0 if tokens else NOTHING
+    sessions = tuple(replace(one, stretch=stretch) for one in workload.sessions)
+    return replace(
+        workload, sessions=sessions, stretches=stretches, shared_prefix=tokens
     )
 
 
 def served_prompts(
     datasets: Sequence[DatasetProfile], outputs: Sequence[DatasetOutput], room: int
 ) -> int:
-    """How many prompts leave room for the output of their dataset: others are too long."""
+    """How many prompts leave room for the output of their dataset: others are too
+    long."""
     served = 0
     for dataset, output in zip(datasets, outputs, strict=True):
         too_long = dataset.lengths.over(output.longest_prompt(room))
@@ -349,7 +371,8 @@ def served_prompts(
 
 
 def usual_order(datasets: Sequence[DatasetProfile]) -> SendOrder:
-    """As it is sent if nobody says otherwise. A profile that has only lengths has no order."""
+    """As it is sent if nobody says otherwise. A profile that has only lengths has no
+    order."""
     if all(dataset.log and dataset.log.order == LONGEST_FIRST for dataset in datasets):
         return SendOrder.LONGEST
     if any(dataset.sharing for dataset in datasets):
@@ -364,7 +387,8 @@ def _prompts(
     *,
     all_of_them: bool,
 ) -> tuple[list[_Prompt], tuple[Stretch, ...]]:
-    """Those that leave room for an output, by length; and the stretches of all datasets."""
+    """Those that leave room for an output, by length; and the stretches of all
+    datasets."""
     one_of = 1
     if not all_of_them:
         known = sum(len(one.sharing.lengths) for one in datasets if one.sharing)
@@ -385,8 +409,8 @@ def _prompts(
 def _dataset_prompts(
     dataset: DatasetProfile, number: int, first_stretch: int | None, one_of: int
 ) -> Iterator[_Prompt]:
-    """One by one where they are known so, else by length. Of runs of neighbours `one_of` so many
-    is drawn from."""
+    """One by one where they are known so, else by length. Of runs of neighbours
+    `one_of` so many is drawn from."""
     if dataset.sharing is None or not dataset.sharing.lengths:
         for tokens, count in dataset.lengths.counts.items():
             if count:

@@ -1,4 +1,5 @@
-"""A step that takes a second and a thousandth for each token, so that times are easy to follow."""
+"""A step that takes a second and a thousandth for each token, so that times are easy to
+follow."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -70,7 +71,8 @@ def workload_of(
     concurrency: int | None = None,
     scored: Iterable[int] = (),
 ) -> Workload:
-    """A request may be just (prompt tokens, output tokens): then it is there from the start."""
+    """A request may be just (prompt tokens, output tokens): then it is there from the
+    start."""
     sessions = []
     for request in requests:
         session = request if isinstance(request, Session) else single(*request)
@@ -90,7 +92,7 @@ def workload_of(
     )
 
 
-def simulate(
+def simulate(  # noqa: PLR0913  (all by name)
     requests: Iterable[Session | tuple[int, int]],
     setting: Engine = ARGS,
     step: StepModel = STEP,

@@ -8,7 +8,8 @@ Workload = dict[str, Any]
 
 
 def workload(seed: int, *, lag: bool = False) -> Workload:
-    """One of many: each trait is drawn by itself, so that they meet in all combinations."""
+    """One of many: each trait is drawn by itself, so that they meet in all
+    combinations."""
     chance = random.Random(seed)
     size = chance.choice([4, 16, 16, 16, 32])
     longest = chance.choice([40, 200, 700, 2_000])
@@ -60,7 +61,8 @@ def lagging(seed: int) -> Workload:
 
 
 def with_windows(seed: int) -> Workload:
-    """The same for a model of which some layers keep a window: full groups, others, its size."""
+    """The same for a model of which some layers keep a window: full groups, others, its
+    size."""
     made, chance = workload(seed, lag=seed % 2 == 1), random.Random(seed)
     engine = made["engine"]
     size, context = engine["block_size"], engine["max_model_len"]
@@ -76,8 +78,8 @@ def with_windows(seed: int) -> Workload:
 
 
 def cached_windows(seed: int) -> Workload:
-    """The same with prefix caching, and so that prompts share much: what is found depends on what
-    was evicted."""
+    """The same with prefix caching, and so that prompts share much: what is found
+    depends on what was evicted."""
     made, chance = with_windows(seed), random.Random(seed)
     engine, requests = made["engine"], made["requests"]
     longest = max(request["prompt"] for request in requests)
@@ -106,7 +108,8 @@ def closed_loop(seed: int) -> Workload:
 
 
 def sessions(seed: int) -> Workload:
-    """Turns that follow each other: each prompt is all that was said before, and some more."""
+    """Turns that follow each other: each prompt is all that was said before, and some
+    more."""
     chance = random.Random(seed)
     made = cached_windows(seed) if chance.random() < 0.4 else workload(seed)
     engine = {**made["engine"], "enable_prefix_caching": True}

@@ -1,4 +1,5 @@
-"""Models whose layers keep different parts of a request: what that takes of the KV cache."""
+"""Models whose layers keep different parts of a request: what that takes of the KV
+cache."""
 
 import pytest
 
@@ -114,11 +115,12 @@ def test_since_0_26_a_window_reserves_two_steps(version, held):
     assert layout.tokens(714, context=5_698, step=1_024) == held
 
 
-# -- what is found again ----------------------------------------------------------------------
+# -- what is found again -------------------------------------------------------
 
 
 def test_a_prefix_that_two_requests_left_in_parts_is_held_once():
-    """A scored request looks for nothing: it leaves the same blocks again, and more behind them."""
+    """A scored request looks for nothing: it leaves the same blocks again, and more
+    behind them."""
     used, run = most_blocks(
         engine(FULL, blocks=100, caching=True),
         *((70, 1), (140, 1), (150, 1)),
@@ -142,7 +144,8 @@ def test_a_beginning_is_found_where_its_window_is_still_cached():
 
 
 def test_a_beginning_whose_window_was_evicted_is_not_found():
-    """A long prompt between takes the blocks that were given back first: those of the window."""
+    """A long prompt between takes the blocks that were given back first: those of the
+    window."""
     requests = arriving((400, 1, 0.0), (1_300, 1, 100.0), (400, 1, 200.0))
     both = engine(FULL, SLIDING, blocks=130, caching=True)
 

@@ -18,8 +18,8 @@ from tests.simulation.common import ARGS, STEP, arriving, parts_of, workload_of
 
 ENGINE = Deployment(release=release("0.30"))
 SETTINGS, POOL, _ = parts_of(ARGS, ENGINE.release.rules)
-# A step takes 10 ms and each token a tenth of one: eight at once with twenty tokens each come to
-# nearly forty requests a second.
+# A step takes 10 ms and each token a tenth of one: eight at once with twenty tokens
+# each come to nearly forty requests a second.
 QUICK = replace(STEP, fixed_s=0.01, per_token_s=0.0001)
 NEXT = 2 ** (1 / PER_DOUBLING)
 BOTH = "ttft_p95=100ms,itl_p99=1s"
@@ -81,7 +81,8 @@ def test_a_limit_that_even_a_lone_request_breaks_is_kept_at_no_rate():
 
 
 def test_requests_that_are_tried_alone_stay_scored_or_not():
-    """Every second is tried, and none of these is scored: all but the first find their block."""
+    """Every second is tried, and none of these is scored: all but the first find their
+    block."""
     odd = range(1, 400, 2)
 
     run = highest(coming(shared_prefix=16, scored=odd), "itl_p50=5ms")
@@ -90,7 +91,7 @@ def test_requests_that_are_tried_alone_stay_scored_or_not():
     assert run.cached_tokens == 16 * (run.requests - 1)
 
 
-# -- a sweep ----------------------------------------------------------------------------------
+# -- a sweep -------------------------------------------------------------------
 
 
 def test_a_sweep_tries_budgets_and_then_thresholds_below_its_own():

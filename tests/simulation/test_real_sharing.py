@@ -1,7 +1,9 @@
-"""Real prompts that share, from `analyze` to the simulator, beside vLLM's own scheduler.
+"""Real prompts that share, from `analyze` to the simulator, beside vLLM's own
+scheduler.
 
-It is given the prompts' own token ids; the simulator has what the profile keeps of them. Every step
-holds the same tokens, so the same are found in the cache, request for request.
+It is given the prompts' own token ids; the simulator has what the profile keeps of
+them. Every step holds the same tokens, so the same are found in the cache, request for
+request.
 """
 
 import json
@@ -71,7 +73,8 @@ def token_ids(rows: list[Row], tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def cases(longest: int) -> Iterator[dict[str, Any]]:
-    """Room for two of the longest, for some more, and for everything; other blocks and requests."""
+    """Room for two of the longest, for some more, and for everything; other blocks and
+    requests."""
     for blocks in (2 * longest // 16, 6 * longest // 16, AMPLE):
         for likelihood in (False, True):
             yield {"num_blocks": blocks, "prompt_logprobs": likelihood}
@@ -131,7 +134,8 @@ def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
 
 @pytest.fixture(scope="module")
 def sent(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sent]:
-    """The requests of each dataset, as `simulate` would draw them, with their real token ids."""
+    """The requests of each dataset, as `simulate` would draw them, with their real
+    token ids."""
     folder, made = str(shared / "tokenizers" / "qwen3"), {}
     for rows_of in (few_shot_mmlu, eight_shot_gsm8k, chats):
         rows = [*rows_of(shared)]
@@ -175,7 +179,8 @@ def test_the_same_tokens_are_cached_request_for_request(
             hits = cached(question, real)
             assert cached(question, mine) == hits
             assert mine == real
-            # A hit is of whole blocks: other rests are of prompts preempted while they were read.
+            # A hit is of whole blocks: other rests are of prompts preempted while they
+            # were read.
             whole = sum(
                 hit for hit in hits if hit % question["engine"]["block_size"] == 0
             )

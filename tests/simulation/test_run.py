@@ -49,7 +49,8 @@ def test_a_request_waits_for_the_steps_that_are_scheduled_when_it_arrives(lag, w
 
 
 def test_the_first_step_waits_for_the_host():
-    """Nothing runs beside its preparation: 0.7 of 2 s; then 0.3 of 2 s to hand out its token."""
+    """Nothing runs beside its preparation: 0.7 of 2 s; then 0.3 of 2 s to hand out its
+    token."""
     step = replace(STEP, host=Host(fixed_s=2.0))
 
     run = simulate([(100, 1)], ARGS, step)
@@ -61,7 +62,8 @@ def test_the_first_step_waits_for_the_host():
 def test_with_async_scheduling_a_token_waits_until_the_next_step_is_launched(
     lag, first_s
 ):
-    """The GPU needs a second, launching three: two steps are launched before the first token."""
+    """The GPU needs a second, launching three: two steps are launched before the first
+    token."""
     step = replace(STEP, host=Host(ungraphed_s=3.0), graphed_tokens=8)
 
     run = simulate(
@@ -82,7 +84,8 @@ def test_the_host_works_beside_the_gpu_only_with_async_scheduling(lag, gap_s):
 
 @pytest.mark.parametrize("lag", [False, True])
 def test_with_a_host_that_takes_no_time_the_gpu_never_waits(lag):
-    """So one run tells both: what comes all at once is scheduled alike, whoever is faster."""
+    """So one run tells both: what comes all at once is scheduled alike, whoever is
+    faster."""
     requests = [(tokens, 20) for tokens in range(10, 400, 7)]
     setting = args(max_num_seqs=64, kv_cache_tokens=4_000, async_scheduling=lag)
     slow_host = replace(STEP, host=Host(fixed_s=0.4, per_request_s=0.3))
@@ -102,7 +105,8 @@ def test_with_a_host_that_takes_no_time_the_gpu_never_waits(lag):
     ],
 )
 def test_few_requests_have_small_graphs(prompt, changed, seconds):
-    """Over the graphs' size the host launches kernel by kernel, which takes 5 s here."""
+    """Over the graphs' size the host launches kernel by kernel, which takes 5 s
+    here."""
     step = replace(STEP, host=Host(ungraphed_s=5.0))
 
     run = simulate([(prompt, 1)], args(async_scheduling=True, **changed), step)
@@ -168,7 +172,7 @@ def test_a_setting_that_vllm_refuses_is_a_usage_error():
         simulate([(10, 1)], larger, vllm="0.28")
 
 
-# -- what an engine knows by itself -----------------------------------------------------------
+# -- what an engine knows by itself --------------------------------------------
 
 
 def test_an_engine_brings_its_defaults_its_kv_cache_and_its_step_times():
@@ -197,7 +201,7 @@ def test_what_is_not_known_without_a_gpu_is_named(settings, missing):
         simulate_workload(workload_of([(100, 5)]), settings, engine, STEP)
 
 
-# -- policies ---------------------------------------------------------------------------------
+# -- policies ------------------------------------------------------------------
 
 LARGE = args(max_num_batched_tokens=8_192, kv_cache_tokens=100_000)
 
@@ -230,7 +234,7 @@ def test_the_adaptive_chunk_follows_the_time_of_a_step(step_s, sizes):
     assert [one.end - one.start for one in chunks if one.request == 1] == sizes
 
 
-# -- properties -------------------------------------------------------------------------------
+# -- properties ----------------------------------------------------------------
 
 rows = st.tuples(st.integers(1, 900), st.integers(1, 60), st.floats(0, 5))
 workloads = st.lists(rows, min_size=1, max_size=25)
@@ -238,15 +242,15 @@ workloads = st.lists(rows, min_size=1, max_size=25)
 
 @given(
     rows=workloads,
-    budget=st.sampled_from([16, 100, 512, 4_096]),
-    threshold=st.sampled_from([0, 10, 300]),
+    caps=st.sampled_from([(16, 0), (100, 10), (512, 0), (512, 300), (4_096, 300)]),
     blocks=st.sampled_from([62, 80, 400]),
     lag=st.booleans(),
     policy=st.sampled_from(ChunkPolicy),
 )
 def test_every_token_is_given_once_and_time_only_passes(
-    rows, budget, threshold, blocks, lag, policy
+    rows, caps, blocks, lag, policy
 ):
+    budget, threshold = caps
     requests = arriving(*sorted(rows, key=lambda row: row[2]))
     setting = args(
         max_num_batched_tokens=budget,
@@ -271,7 +275,8 @@ def test_every_token_is_given_once_and_time_only_passes(
 
 
 def test_a_beginning_that_neighbours_share_is_read_faster():
-    """Two requests that go on together: one decode step, with a context of 2 x 65 tokens."""
+    """Two requests that go on together: one decode step, with a context of 2 x 65
+    tokens."""
     step = replace(STEP, per_decode_context_s=0.01)
     run, alone = (
         simulate([(64, 2)] * 2, ARGS, step, shared_prefix=shared) for shared in (32, 0)
@@ -283,7 +288,7 @@ def test_a_beginning_that_neighbours_share_is_read_faster():
     assert run.figures.itl_s.p50 == pytest.approx(1.002 + 130 * 0.01 * taken)
 
 
-# -- sessions ---------------------------------------------------------------------------------
+# -- sessions ------------------------------------------------------------------
 
 THREE_TURNS = (
     Turn(new_tokens=100, output_tokens=2, think_s=10.0),
@@ -338,7 +343,7 @@ def test_a_client_keeps_so_many_sessions_under_way():
     assert run.figures.makespan_s == pytest.approx(2 * one.figures.makespan_s)
 
 
-# -- replicas ---------------------------------------------------------------------------------
+# -- replicas ------------------------------------------------------------------
 
 TWO = args(data_parallel_size=2)
 
@@ -383,11 +388,12 @@ def test_a_closed_loop_keeps_so_many_under_way_on_all_replicas(concurrency):
     assert run.most_running == concurrency
 
 
-# -- a closed loop, and overload --------------------------------------------------------------
+# -- a closed loop, and overload -----------------------------------------------
 
 
 def test_the_next_request_is_sent_when_one_ends():
-    """One at a time: each takes its prompt's step and a second token's, from when it is sent."""
+    """One at a time: each takes its prompt's step and a second token's, from when it is
+    sent."""
     figures = simulate([(100, 2)] * 3, concurrency=1).figures
 
     assert figures.steps == 6
@@ -407,14 +413,16 @@ def test_with_async_scheduling_the_next_misses_the_step_that_is_already_schedule
 
 @pytest.mark.parametrize(("apart_s", "grows"), [(3.0, False), (0.5, True)])
 def test_a_queue_that_grows_is_seen(apart_s, grows):
-    """The engine does about one of these a second: eight at once take eight tokens each."""
+    """The engine does about one of these a second: eight at once take eight tokens
+    each."""
     run = simulate(arriving(*[(100, 8, n * apart_s) for n in range(200)]))
 
     assert run.backlog.grows is grows
 
 
 def test_a_backlog_is_how_many_waited_early_and_late():
-    """By Little's law; the last one's wait lies beyond the time in which requests came."""
+    """By Little's law; the last one's wait lies beyond the time in which requests
+    came."""
     run = simulate(arriving(*[(100, 1, float(second)) for second in range(4)]))
 
     assert run.backlog.early == pytest.approx((1.1 + 1.2) / 2)

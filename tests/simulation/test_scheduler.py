@@ -1,5 +1,5 @@
-"""The scheduler's rules by example, each run on the real schedulers; and that it decides the same
-however it gets there."""
+"""The scheduler's rules by example, each run on the real schedulers; and that it
+decides the same however it gets there."""
 
 from itertools import product
 from typing import Any
@@ -148,7 +148,8 @@ def test_every_step_is_that_of_the_real_scheduler(asked, changed, versions, step
 
 @pytest.mark.parametrize("version", ["0.20.0", "0.24.0", GATED, NEW])
 def test_admitted_prompts_are_not_reserved_for_so_one_is_preempted(version):
-    """Two prompts of 400, 40 blocks, threshold 32: both pass the gate, one gives way at step 10."""
+    """Two prompts of 400, 40 blocks, threshold 32: both pass the gate, one gives way at
+    step 10."""
     tight = {"long_prefill_token_threshold": 32, "num_blocks": 40}
 
     steps = steps_of("400+1 400+1", version, **tight)
@@ -171,7 +172,7 @@ def test_a_prompt_that_does_not_fit_whole_waits_since_0_19(version, preempts):
     assert (1 in steps[1]["tokens"]) is preempts
 
 
-# -- one by one, or together ------------------------------------------------------------------
+# -- one by one, or together ---------------------------------------------------
 
 
 def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
@@ -232,8 +233,9 @@ def test_most_steps_of_a_full_cache_ask_nobody_in_turn(monkeypatch):
     assert len(in_turn) < 40
 
 
-# Of 20 workloads in each of the versions: who got how many tokens in which step, as vLLM's own
-# scheduler has it. test_scheduler_twin.py compares these workloads and others with it.
+# Of 20 workloads in each of the versions: who got how many tokens in which step, as
+# vLLM's own scheduler has it. test_scheduler_twin.py compares these workloads and
+# others with it.
 CHECKSUMS = {
     "plain": "db1595a8",
     "async": "eebb74f1",

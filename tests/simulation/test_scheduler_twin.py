@@ -1,6 +1,8 @@
-"""The simulator's scheduler beside vLLM's own: the same requests, tokens and preemptions.
+"""The simulator's scheduler beside vLLM's own: the same requests, tokens and
+preemptions.
 
-vLLM's scheduler runs without a model (scheduler_probe.py); all workloads share one process.
+vLLM's scheduler runs without a model (scheduler_probe.py); all workloads share one
+process.
 """
 
 from typing import Any
@@ -105,7 +107,8 @@ def tokens_without_cache(asked: Workload) -> int:
 
 
 def test_fewer_may_run_than_there_are_places(told, workloads, real):
-    """max_num_active_seqs binds, where this version has it; and the threshold adapts."""
+    """max_num_active_seqs binds, where this version has it; and the threshold
+    adapts."""
     if told["unknown"]:
         pytest.skip(f"vLLM {told['vllm']} does not know {told['unknown'][0]}")
     binding = adapting = 0
@@ -124,7 +127,8 @@ def test_fewer_may_run_than_there_are_places(told, workloads, real):
 
 
 def test_a_closed_loop_keeps_so_many_under_way(workloads, real):
-    """The client's own limit binds: with all of them at once other steps would have come."""
+    """The client's own limit binds: with all of them at once other steps would have
+    come."""
     binding = 0
     for asked, steps in zip(workloads["closed loop"], real["closed loop"], strict=True):
         most = max(len(step["tokens"]) for step in steps)

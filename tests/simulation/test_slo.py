@@ -96,7 +96,8 @@ def test_a_request_without_a_second_token_keeps_every_limit_on_gaps():
 
 
 def test_a_run_has_the_figures_of_its_limits_and_its_goodput():
-    """Two prompts fill a step each: the second one's first token comes with the second step."""
+    """Two prompts fill a step each: the second one's first token comes with the second
+    step."""
     run = simulate([(256, 3), (256, 3)], slo="ttft_max=2s,itl_max=10s")
 
     assert run.slo is not None

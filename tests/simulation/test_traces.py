@@ -89,7 +89,7 @@ def test_a_real_trace_is_read_whole(shared):
     assert trace.sessions[-1].arrival_s > 3_000
 
 
-# -- what prompts share ----------------------------------------------------------------------
+# -- what prompts share --------------------------------------------------------
 
 
 def test_blocks_of_one_name_are_shared(tmp_path):
@@ -124,7 +124,8 @@ def test_blocks_that_are_no_numbers_are_an_error(tmp_path, ids):
 
 
 def test_the_simulator_finds_what_analyze_says_when_nothing_is_forgotten(shared):
-    """Real conversations, one after the other in a cache that has room for all of them."""
+    """Real conversations, one after the other in a cache that has room for all of
+    them."""
     path = shared / "data" / "mooncake_trace" / "conversation_trace.jsonl"
     trace = read_trace(path)
     requests = []

@@ -1,4 +1,5 @@
-"""Requests out of a profile that knows its prompts one by one: what they share, in their order."""
+"""Requests out of a profile that knows its prompts one by one: what they share, in
+their order."""
 
 import random
 from collections import Counter
@@ -29,7 +30,7 @@ from chunkscope.vllm.enums import SendOrder, Task
 from tests.build import MIXED, dataset
 from tests.simulation.common import workload_of
 
-# -- sessions ---------------------------------------------------------------------------------
+# -- sessions ------------------------------------------------------------------
 
 TURNS = (
     Turn(new_tokens=100, output_tokens=10, think_s=2.0),
@@ -62,7 +63,7 @@ def test_sessions_that_come_twice_as_fast_take_half_the_time():
     assert [one.arrival_s for one in sent.times_as_fast(2).sessions] == [0.0, 1.5]
 
 
-# -- the order --------------------------------------------------------------------------------
+# -- the order -----------------------------------------------------------------
 
 LENGTHS = (500, 300, 900, 300, 700, 100)
 ENDS = (1, 0, 1, 0, 1, NOTHING)
@@ -166,7 +167,7 @@ def test_shuffled_is_another_order_for_another_seed_and_keeps_what_is_shared():
     assert Counter(pairs(one)) == Counter(pairs(other)) == Counter(AS_SENT)
 
 
-# -- a sample ---------------------------------------------------------------------------------
+# -- a sample ------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +244,7 @@ def test_parts_of_whole_weights_are_all_of_them():
     assert parts([2, 1, 1], 4, random.Random(0)) == [0, 0, 1, 2]
 
 
-# -- what prompts share -----------------------------------------------------------------------
+# -- what prompts share --------------------------------------------------------
 
 
 def test_an_asked_for_prefix_replaces_what_the_data_shares():
@@ -278,7 +279,7 @@ def test_requests_beside_each_other_read_together_what_they_share():
     assert read_together(sent, TREE) == (224 + 64) / 400
 
 
-# -- what fits, and how long answers are ------------------------------------------------------
+# -- what fits, and how long answers are ---------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -336,7 +337,7 @@ def test_a_likelihood_eval_generates_one_token(scored, asked):
     assert (workload.task, workload.scored) == (Task.LOGLIKELIHOOD, ())
 
 
-# -- when they come ---------------------------------------------------------------------------
+# -- when they come ------------------------------------------------------------
 
 
 def test_a_rate_is_kept_on_average():

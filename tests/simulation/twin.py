@@ -18,7 +18,7 @@ Seen = dict[str, Any]
 MOST_STEPS = 20_000  # of one workload
 
 
-def trace(
+def trace(  # noqa: PLR0913  (all by name)
     requests: list[dict[str, Any]],
     engine: dict[str, Any],
     *,
@@ -27,7 +27,8 @@ def trace(
     concurrency: int | None = None,
     with_free: bool = False,
 ) -> list[Seen]:
-    """Each step: the tokens of each request by its place, who was preempted, the free blocks."""
+    """Each step: the tokens of each request by its place, who was preempted, the free
+    blocks."""
     settings, pool, rules = parts_of({"num_blocks": 10_000, **engine}, rules)
     states = session_states(sent(requests, stretches), pool.block_size)
     scheduler = Scheduler(
@@ -35,7 +36,6 @@ def trace(
         pool,
         rules,
         window=AttentionWindow(),
-        requests=len(states),
     )
     arrivals = Arrivals(states, concurrency or len(states))
     steps: list[Seen] = []
