@@ -24,7 +24,7 @@ from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.rule import decide
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.workload import Request, Workload
+from chunkscope.simulation.workload import Workload, single
 from chunkscope.tokenizers.resolve import TokenizerInfo
 from chunkscope.verification.result import (
     Distribution,
@@ -129,30 +129,17 @@ def workload(
     *lengths: int, output: int = 8, apart_s: float = 0.0, shared: int = 0, **more: Any
 ) -> Workload:
     """Prompts of these lengths, one every so many seconds; `shared` tokens begin all of them."""
-    requests = tuple(
-        Request(
-            prompt_tokens=length,
-            output_tokens=output,
-            arrival_s=number * apart_s,
-            stretch=0 if shared else -1,
-        )
+    sessions = tuple(
+        single(length, output, number * apart_s, 0 if shared else -1)
         for number, length in enumerate(lengths)
     )
     usual: dict[str, Any] = {"seed": 0, "arrivals": "batch", "task": Task.GENERATE}
     usual |= {"long_over": 2_048, "shared_prefix": shared}
     stretches = (Stretch(parent=-1, tokens=shared),) if shared else ()
-    return Workload(requests=requests, stretches=stretches, **{**usual, **more})
+    return Workload(sessions=sessions, stretches=stretches, **{**usual, **more})
 
 
 WORKLOAD = workload(100, 5_000, apart_s=0.5)
-
-
-def with_shared_prefix(
-    requests: Iterable[Request], tokens: int
-) -> tuple[tuple[Request, ...], tuple[Stretch, ...]]:
-    """All prompts begin with the same tokens: one stretch, as far as each of them goes."""
-    shared = (Stretch(parent=-1, tokens=tokens),) if tokens else ()
-    return tuple(replace(one, stretch=0 if shared else -1) for one in requests), shared
 
 
 def latency(p50: float) -> Percentiles:

@@ -18,7 +18,7 @@ def simulate(
     plan: Path | None = opt.PLAN_FILE,
     profile: list[Path] | None = opt.PROFILE_FILES,
     trace: Path | None = INPUT(
-        "Requests of a trace: Mooncake jsonl, Azure csv or a verify.json.", "FILE"
+        "Requests of a trace: Mooncake jsonl or a verify.json.", "FILE"
     ),
     calibration: list[Path] | None = INPUT(
         "Step times that `chunkscope verify` measured; repeatable.", "FILE"

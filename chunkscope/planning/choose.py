@@ -24,8 +24,8 @@ from chunkscope.planning.plan import (
 from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.rule import Decision
 from chunkscope.planning.simulator import NEAR, Simulator
+from chunkscope.simulation.rate import UNIT_RATE
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.sweep import UNIT_RATE, broken_alone
 from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import flags_of
 from chunkscope.vllm.settings import NAMES, OWN, Settings
@@ -74,7 +74,7 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
     """The advice, and the best setting beside vLLM's default: found with a part of the requests,
     judged with all. At a rate, a default that keeps the limits in all variations is good enough."""
     every, default = p.simulator(), p.default
-    hopeless = p.request.slo and broken_alone(*every.engine(default))
+    hopeless = p.request.slo and every.alone(default).breaks is not None
     is_enough = (
         p.request.is_open
         and every.keeps_limits(default)
@@ -229,7 +229,7 @@ def _finalist(p: Problem) -> Settings:
             keeping = (
                 [*keeping, settings] if len(doubtful) < MOST_CHECKED else [*doubtful]
             )
-        elif every.keeps_limits(settings, 1.0):
+        elif every.keeps_limits(settings):
             return settings
         else:  # all have a longer tail than a part: the next has to have more room
             keeping = [one for one in keeping if part.used(one) < part.used(settings)]
@@ -245,7 +245,7 @@ def _floods(p: Problem) -> bool:
     )
     run, step = (
         every.attempt(p.default) if rate else None,
-        every.scenario(p.default).step,
+        every.step_model(p.default),
     )
     if run is None or not run.queue_grows:
         return False
@@ -282,8 +282,9 @@ def fastest(p: Problem) -> tuple[Settings, float]:
     part, settings, rate = _at(p, UNIT_RATE).simulator(FEWEST_SEARCHED), p.default, 0.0
     best, keeping = settings, list[Settings]()
     for _ in range(MOST_ROUNDS):
-        found, run = part.highest_rate(settings, start=rate * (1 + WORTH) or None)
-        sustains = found.rate_per_s or run().requests / run().figures.makespan_s
+        run = part.highest_rate(settings)
+        found = run.rate.rate_per_s if run.rate else None
+        sustains = found or run.requests / run.figures.makespan_s
         if sustains <= rate:
             break
         best, rate = settings, sustains * (1 + WORTH)
@@ -298,11 +299,11 @@ def fastest(p: Problem) -> tuple[Settings, float]:
 def _fastest_instead(p: Problem) -> tuple[Settings, float | None]:
     """For limits that are not kept: the fastest setting, and if it does not keep them after all the
     highest rate at which it would."""
-    fast, rate = fastest(p)
-    if p.simulator().keeps_limits(fast, 1.0):
+    fast, _ = fastest(p)
+    if p.simulator().keeps_limits(fast):
         return fast, None
-    every = _at(p, UNIT_RATE).simulator()
-    return fast, every.highest_rate(fast, start=rate)[0].rate_per_s
+    run = _at(p, UNIT_RATE).simulator().highest_rate(fast)
+    return fast, run.rate.rate_per_s if run.rate else None
 
 
 def _at(p: Problem, arrivals: str) -> Problem:

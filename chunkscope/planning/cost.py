@@ -168,8 +168,8 @@ def _generated(
 def _prefill_hours(p: Problem, settings: Settings) -> float:
     """Of one prompt token, in a step that is full of prompts like these."""
     simulator, mean = p.simulator(), max(1.0, p.lengths.mean or 1.0)
-    full = simulator.complete(settings)
-    tokens, step = full.step_tokens, simulator.scenario(full).step
+    full = simulator.deployment.effective(settings)
+    tokens, step = full.step_tokens, simulator.step_model(full)
     seconds = step.gpu_s(tokens, tokens * mean / 2, 0.0, max(1, round(tokens / mean)))
     return seconds / tokens / full.parallel.data / HOUR_S
 

@@ -19,9 +19,10 @@ from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import tokenizer_note
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.simulator import OPEN_REQUESTS, Simulator, draw
+from chunkscope.simulation.rate import UNIT_RATE
 from chunkscope.simulation.result import GAPS, SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.sweep import UNIT_RATE, points
+from chunkscope.simulation.sweep import points
 from chunkscope.simulation.traces import read_trace
 from chunkscope.simulation.workload import AS_IN_TRACE, BATCH, Workload, arrival_times
 from chunkscope.vllm.deployment import Deployment
@@ -104,16 +105,11 @@ def predict(
         named.append(
             (DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
         )
-    start_rate = None
-    if (
-        options.find_rate and profile is not None
-    ):  # as recommend does, from the same rate
+    if options.find_rate and profile is not None:  # as recommend does
         problem = Problem.of(profile, request, deployment)
-        best, start_rate = fastest(
-            replace(problem, needed=plan.advice.needed, tick=tick)
-        )
+        best, _ = fastest(replace(problem, needed=plan.advice.needed, tick=tick))
         named.append((BEST, best))
-    runs, left_out = _runs(named, simulator, options, start_rate)
+    runs, left_out = _runs(named, simulator, options)
     stated = [*deployment.notes(settings)]
     if calibration:
         stated = [one for one in stated if one.code != "unlike_measured"]
@@ -143,7 +139,6 @@ def _runs(
     named: list[tuple[str, Settings]],
     simulator: Simulator,
     options: SimulateOptions,
-    start_rate: float | None,
 ) -> tuple[list[SimulatedRun], list[Note]]:
     """One run for all names of the same settings, and notes on settings that cannot run. Points of
     a sweep have no name. What is asked for has the policy and the timeline, and must run."""
@@ -151,7 +146,8 @@ def _runs(
     for name, settings in named:
         is_asked = name == options.name or options.sweep
         policy = options.policy if is_asked else ChunkPolicy.VLLM
-        names.setdefault((simulator.complete(settings), policy), []).append(name)
+        full = simulator.deployment.effective(settings)
+        names.setdefault((full, policy), []).append(name)
     runs, left_out = list[SimulatedRun](), list[Note]()
     for (settings, policy), (name, *aliases) in names.items():
         is_asked, of_policy = (
@@ -160,8 +156,7 @@ def _runs(
         )
         try:
             if options.find_rate:
-                rate, figures = of_policy.highest_rate(settings, start=start_rate)
-                run = replace(figures(), rate=rate)
+                run = of_policy.highest_rate(settings)
             else:
                 timeline = options.timeline if is_asked or options.sweep else 0
                 run = of_policy.run(settings, timeline=timeline)
@@ -236,10 +231,9 @@ def _of_trace(
                 f"a trace has its own {name}", hint=f"leave out {name} or --trace"
             )
     trace = read_trace(Path(path))
-    given, most = trace.requests[: options.requests], limit or sys.maxsize
-    places = [
-        n for n, r in enumerate(given) if r.prompt_tokens + r.output_tokens <= most
-    ]
+    given, most = trace.sessions[: options.requests], limit or sys.maxsize
+    sizes = [r.prompt_tokens + r.output_tokens for r in trace.requests[: len(given)]]
+    places = [n for n, tokens in enumerate(sizes) if tokens <= most]
     fitting = [given[place] for place in places]
     if not fitting:
         hint = "plan for the lengths of the trace: `chunkscope analyze` it first"
@@ -255,7 +249,7 @@ def _of_trace(
         ]
     workload = replace(
         trace,
-        requests=tuple(fitting),
+        sessions=tuple(fitting),
         seed=request.seed,
         arrivals=arrivals,
         task=request.task or trace.task,

@@ -10,17 +10,16 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from chunkscope.errors import InputError, MissingError
+from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.lengths.profile import DatasetProfile, together
 from chunkscope.planning.request import PlanRequest, client_concurrency
-from chunkscope.simulation.loop import Scenario, run_setting, simulated
-from chunkscope.simulation.result import SimulatedRun, SustainedRate
-from chunkscope.simulation.sweep import Figures, find_rate
+from chunkscope.simulation.rate import highest_rate, one_by_one
+from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.run import simulate, usual_step_model
 from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy
-from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings
 
 MOST_REQUESTS = (
@@ -89,7 +88,7 @@ class Simulator:
     """One deployment and one workload, for any setting; and which of two settings is better.
 
     `step` None: the roofline's. `kv_cache_tokens` None: what the memory model leaves. `kv_pool` and
-    `rules` are those of an engine that was measured. `tick` is called for each run.
+    `async_scheduling` are those of an engine that was measured. `tick` is called for each run.
     """
 
     request: PlanRequest
@@ -99,7 +98,7 @@ class Simulator:
     host_times: float = 1.0
     kv_cache_tokens: int | None = None
     kv_pool: KvPool | None = None
-    rules: Rules | None = None
+    async_scheduling: bool | None = None
     policy: ChunkPolicy = ChunkPolicy.VLLM
     tick: Callable[[], None] = lambda: None
     runs: dict[Settings, SimulatedRun | None] = field(
@@ -108,31 +107,49 @@ class Simulator:
 
     def run(self, settings: Settings, *, timeline: int = 0) -> SimulatedRun:
         """A run with its first `timeline` steps; InputError if a request could never be served."""
+        return self._simulated(self.workload, settings, timeline=timeline)
+
+    def alone(self, settings: Settings) -> SimulatedRun:
+        """Some of the requests one by one: if even they break a limit, no rate keeps it."""
+        return self._simulated(one_by_one(self.workload), settings)
+
+    def _simulated(
+        self, workload: Workload, settings: Settings, *, timeline: int = 0
+    ) -> SimulatedRun:
         self.tick()
-        return run_setting(*self.engine(settings), watch=timeline)
+        return simulate(
+            workload,
+            settings,
+            self.deployment,
+            self.step_model(settings),
+            limits=self.request.slo,
+            policy=self.policy,
+            timeline=timeline,
+            kv_pool=self.pool(settings),
+            async_scheduling=self.async_scheduling,
+        )
 
-    def highest_rate(
-        self, settings: Settings, **how: Any
-    ) -> tuple[SustainedRate, Figures]:
-        """That keeps the limits, and the run at it; the workload's requests come one a second."""
-        return find_rate(*self.engine(settings), tick=self.tick, **how)
+    def highest_rate(self, settings: Settings) -> SimulatedRun:
+        """The run at it, which keeps the limits; the workload's requests come one a second."""
+        return highest_rate(
+            self.workload,
+            settings,
+            self.deployment,
+            self.step_model(settings),
+            limits=self.request.slo,
+            kv_pool=self.pool(settings),
+            tick=self.tick,
+        )
 
-    def engine(self, settings: Settings) -> tuple[Scenario, Settings, KvPool]:
-        full = self.complete(settings)
-        tokens, pool = self.kv_cache_tokens, self.kv_pool
-        if pool is None and tokens is None:
-            if (memory := self.deployment.memory(full)) is None:
-                raise _unknown(
-                    "the size of the KV cache is not known without a model and a GPU"
-                )
-            tokens = max(1, memory.kv_cache_tokens)
-        pool = pool or self.deployment.kv_pool(full, tokens or 1)
-        return self.scenario(full), full, pool
+    def pool(self, settings: Settings) -> KvPool | None:
+        """The KV cache that is given; None: what the memory model leaves."""
+        if self.kv_pool is None and self.kv_cache_tokens is not None:
+            full = self.deployment.effective(settings)
+            return self.deployment.kv_pool(full, self.kv_cache_tokens)
+        return self.kv_pool
 
-    def attempt(
-        self, settings: Settings, give_up: float | None = None
-    ) -> SimulatedRun | None:
-        """None where vLLM would not start with it, or a limit is broken, `give_up` times over."""
+    def attempt(self, settings: Settings) -> SimulatedRun | None:
+        """None where vLLM would not start with it."""
         full = self.deployment.effective(settings)
         if full not in self.runs:
             memory, run = (
@@ -141,41 +158,19 @@ class Simulator:
             )
             fits = memory is not None and memory.holds(full.max_model_len or 0)
             if fits and not self.deployment.refusals(full):
-                self.tick()
                 with suppress(
                     InputError
                 ):  # the longest request is as large as the cache
-                    known, figures = simulated(*self.engine(full), give_up=give_up)
-                    run = None if known.broken else figures()
+                    run = self.run(full)
             self.runs[full] = run
         return self.runs[full]
 
-    def complete(self, settings: Settings) -> Settings:
-        """What the scheduler obeys: nothing left open."""
+    def step_model(self, settings: Settings) -> StepModel:
         full = self.deployment.effective(settings)
-        if None in (full.max_num_batched_tokens, full.max_num_seqs):
-            raise _unknown("vLLM's defaults are not known without a GPU")
-        return full
-
-    def scenario(self, settings: Settings) -> Scenario:
-        """All but the setting."""
-        step = self.step or self.deployment.step_model(settings)
-        if step is None:
-            raise _unknown(
-                "how long a step takes is not known without a model and a known GPU"
-            )
+        step = self.step or usual_step_model(full, self.deployment)
         if self.host_times != 1.0:
             step = replace(step, host=step.host.times(self.host_times))
-        return Scenario(
-            requests=self.workload.requests,
-            rules=self.rules or self.deployment.release.rules,
-            step=step,
-            stretches=self.workload.stretches,
-            scored=self.workload.likelihoods,
-            policy=self.policy,
-            concurrency=self.workload.concurrency,
-            slo=self.request.slo,
-        )
+        return step
 
     # -- which setting is better -----------------------------------------------------------------
 
@@ -193,9 +188,9 @@ class Simulator:
         times = (self.request.rate or 0.0) * run.figures.makespan_s / run.requests
         return max(used, times, 1 + NEAR) if run.queue_grows else used
 
-    def keeps_limits(self, settings: Settings, give_up: float | None = None) -> bool:
-        """True without limits, where it runs; of what is shown, the run must not be given up."""
-        return self.attempt(settings, give_up) is not None and self.used(settings) <= 1
+    def keeps_limits(self, settings: Settings) -> bool:
+        """True without limits, where it runs."""
+        return self.attempt(settings) is not None and self.used(settings) <= 1
 
     def cost(self, settings: Settings) -> float:
         """What the aim wants small: the use of the tightest limit, or the time that all take."""
@@ -213,20 +208,12 @@ class Simulator:
         return cost / base if base else 1 + cost
 
     def best(self, settings: Iterable[Settings], unless: Settings) -> Settings:
-        """The cheapest, or the first that is as good, and rather `unless`; others are given up."""
-        running, used = list[Settings](), list[float]()
-        for one in chain((unless,), settings):
-            over = max(1.0, min(used)) if used and self.request.slo else None
-            if self.attempt(one, over) is not None:
-                running.append(one)
-                used.append(self.used(one))
+        """The cheapest, or the first that is as good, and rather `unless`."""
+        running = [
+            one for one in chain((unless,), settings) if self.attempt(one) is not None
+        ]
         costs = {one: self.against(one, running[0]) for one in running}
         least = min(costs.values(), default=1.0)
         return next(
             (one for one in running if costs[one] <= least * (1 + NEAR)), unless
         )
-
-
-def _unknown(what: str) -> MissingError:
-    hint = "plan for both: `chunkscope recommend --model llama-3.1-8b --gpu h200`"
-    return MissingError(what, hint=hint)

@@ -92,7 +92,7 @@ def demo(
     requests = tuple(demo_requests(loaded, long, seed))
     _warm_up(loaded, requests[: len(EARLY)])
     workload = Workload(
-        requests=tuple(request.size for request in requests),
+        sessions=tuple(request.session for request in requests),
         seed=seed,
         arrivals=GIVEN,
         task=Task.GENERATE,

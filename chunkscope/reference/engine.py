@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.errors import InputError
-from chunkscope.hardware.step_time import StepModel
 from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.reference.attention import by_piece
 from chunkscope.reference.batch import BatchPiece, LiveRequest
 from chunkscope.reference.models import context_of
-from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.workload import Request
+from chunkscope.simulation.run import StepSeconds, simulate
+from chunkscope.simulation.workload import GIVEN, Session, Workload, single
 from chunkscope.verification.latencies import Answer
-from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.enums import Task
+from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
 
 if TYPE_CHECKING:
     import torch
 
-RULES = Rules(async_scheduling=False)  # steps are scheduled one by one
-MEASURED = StepModel()
+ENGINE = Deployment(release=release("0.30"))  # its scheduler decides every step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,9 @@ class TokenRequest:
     arrival_s: float = 0.0
 
     @property
-    def size(self) -> Request:
+    def session(self) -> Session:
         """As the scheduler sees it."""
-        return Request(
-            prompt_tokens=len(self.prompt),
-            output_tokens=self.output_tokens,
-            arrival_s=self.arrival_s,
-        )
+        return single(len(self.prompt), self.output_tokens, self.arrival_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +70,7 @@ class ModelRunner:
     ) -> None:
         self._model, self._requests, self._attends_by = model, requests, attends_by
 
-    def __call__(self, step: Step) -> tuple[float, float, float, float]:
+    def __call__(self, step: Step) -> StepSeconds:
         import torch
 
         began = time.perf_counter()
@@ -93,11 +89,24 @@ class ModelRunner:
             self._requests[state.id].forget()
         if self._model.device.type == "cuda":
             torch.cuda.synchronize(self._model.device)
-        return time.perf_counter() - began, 0.0, 0.0, 0.0
+        seconds = time.perf_counter() - began
+        return StepSeconds(gpu=seconds, prepare=0.0, launch=0.0, hand_out=0.0)
 
     def _pieces(self, step: Step) -> list[BatchPiece]:
         """All of a step. The scheduler has counted their tokens, and the next, as computed."""
         pieces, place = [], 0
+        for state in step.decoding:
+            request = self._requests[state.id]
+            end = len(request.tokens)
+            piece = BatchPiece(
+                request=request,
+                start=end - 1,
+                end=end,
+                in_batch=slice(place, place + 1),
+                is_due=True,
+            )
+            pieces.append(piece)
+            place += 1
         for state, tokens in step.num_scheduled_tokens.items():
             piece = BatchPiece(
                 request=self._requests[state.id],
@@ -145,36 +154,50 @@ def generate(
     if settings.enable_prefix_caching:
         raise InputError("the reference engine has no prefix caching")
     live = [LiveRequest(request.prompt, request.output_tokens) for request in requests]
-    sizes = tuple(request.size for request in requests)
-    tokens = [request.prompt_tokens + request.output_tokens for request in sizes]
+    workload = workload_of(requests)
+    tokens = [len(request.prompt) + request.output_tokens for request in requests]
     room = BLOCK_TOKENS * (1 + sum(-(-size // BLOCK_TOKENS) for size in tokens))
     pool = KvPool(tokens=kv_cache_tokens or room)
-    scenario = Scenario(requests=sizes, rules=RULES, step=MEASURED)
     model.eval()
     with by_piece(model) as attends_by:
         runner = ModelRunner(model, live, attends_by=attends_by)
         memory = PeakMemory()
-        run = run_setting(
-            scenario, settings, pool, watch=sys.maxsize, fast=False, times=runner
+        run = simulate(
+            workload,
+            settings,
+            ENGINE,
+            runner,
+            timeline=sys.maxsize,
+            kv_pool=pool,
+            async_scheduling=False,  # steps are scheduled one by one
         )
         peak, beyond = memory.peak_bytes(), memory.beyond_bytes()
     ends = [
-        sizes[0].arrival_s + step.start_s + step.duration_s for step in run.timeline
+        requests[0].arrival_s + step.start_s + step.duration_s for step in run.timeline
     ]
     return ReferenceRun(
         run=run,
         outputs=tuple(tuple(one.tokens[one.prompt_tokens :]) for one in live),
         answers=tuple(
             Answer(
-                sent=size.arrival_s,
+                sent=request.arrival_s,
                 times=[ends[n] for n in one.steps],
                 counts=[1] * len(one.steps),
             )
-            for size, one in zip(sizes, live, strict=True)
+            for request, one in zip(requests, live, strict=True)
         ),
         first_logits=tuple(request.first_logits for request in live),
         peak_bytes=peak,
         beyond_weights_bytes=beyond,
+    )
+
+
+def workload_of(requests: Sequence[TokenRequest]) -> Workload:
+    return Workload(
+        sessions=tuple(request.session for request in requests),
+        seed=0,
+        arrivals=GIVEN,
+        task=Task.GENERATE,
     )
 
 

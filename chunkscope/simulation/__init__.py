@@ -1,1 +1,2 @@
-"""Requests through a copy of vLLM's scheduler, with a clock: what would happen, without a GPU."""
+"""Requests through a copy of vLLM's scheduler, with a clock: what would happen, without
+a GPU."""

@@ -1,60 +1,155 @@
-"""vLLM's V1 scheduler, step for step and in its own words: `schedule` is the whole of it.
+"""vLLM's V1 scheduler, step for step and in its own words: `schedule` is the whole of
+it.
 
-Text models, no speculative decoding. Layers with a window or a state take and give back blocks as
-vLLM's do; what it does not know of them, `Deployment.notes` says. What differs by version is
-data: chunkscope/vllm/rules.py. It is compared with the real one by
-tests/simulation/test_scheduler_twin.py; fast_scheduler.py takes the same steps sooner.
+Text models, no speculative decoding. Layers with a window or a state take and give back
+blocks as vLLM's do; what it does not know of them, `Deployment.notes` says. What
+differs by version is data: chunkscope/vllm/rules.py.
+tests/simulation/test_scheduler_twin.py compares it with the real one, token by token.
 """
 
-from heapq import heappop
+from collections import deque
 
 from chunkscope.hardware.step_time import AttentionWindow
+from chunkscope.simulation.decodes import Decodes
 from chunkscope.simulation.kv_cache import KvCache
-from chunkscope.simulation.policies import Policy
-from chunkscope.simulation.requests import RequestState, Step, WaitingQueue
-from chunkscope.vllm.settings import KvPool
+from chunkscope.simulation.policies import LONGEST_CHUNK, chunk_by_length
+from chunkscope.simulation.requests import RequestState, Step
+from chunkscope.vllm.enums import ChunkPolicy
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import KvPool, Settings
 
 
 class Scheduler:
-    """`schedule` a step, then `update_from_output` with its result, as vLLM's engine does."""
+    """`schedule` a step, then `update_from_output` with its result, as vLLM's engine
+    does.
 
-    def __init__(self, policy: Policy, pool: KvPool, window: AttentionWindow) -> None:
-        self.policy, self.window = policy, window
-        self.settings, self.rules = policy.settings, policy.rules
-        self.most_running = self.settings.most_running
-        self.waiting = WaitingQueue(by_priority=policy.by_priority)
+    Requests that only decode are kept in `decodes`, the other running ones in
+    `in_turn`. Where all get what they ask for, nobody's turn matters; where blocks or
+    the budget run short, all are asked one by one, in vLLM's order.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        pool: KvPool,
+        rules: Rules,
+        *,
+        window: AttentionWindow,
+        policy: ChunkPolicy = ChunkPolicy.VLLM,
+    ) -> None:
+        self.settings, self.rules, self.policy = settings, rules, policy
+        self.kv_cache = KvCache(settings, pool, rules)
+        self.waiting: deque[RequestState] = deque()
         self.running: dict[RequestState, None] = {}  # in the order of admission
-        self.in_turn = self.running  # those that are asked one by one
-        self.kv_cache = KvCache(self.settings, pool, self.rules)
+        self.in_turn: dict[RequestState, None] = {}  # in the order of admission
+        groups = self.kv_cache.groups
+        self.decodes = Decodes(settings.most_running, groups, window)
+        self.adaptive_chunk = LONGEST_CHUNK  # of the policy of this name
         self.num_steps = 0
-        self.num_admissions = 0
+        self._window = window
+        self._num_admissions = 0
+        self._threshold = settings.long_prefill_token_threshold or 0
+        self._threshold_in_step = self._threshold
 
     def schedule(self) -> Step:
         """Running requests first; then waiting ones, if nobody was preempted."""
         step = Step(self.num_steps)
-        self.policy.start_step(len(self.running) + len(self.waiting))
-        token_budget = self._schedule_running(step, self.settings.step_tokens)
+        self._set_threshold(len(self.running) + len(self.waiting))
+        decode_blocks = self._blocks_of_decodes(step)
+        tokens = self._tokens_if_all_get_theirs(decode_blocks)
+        if tokens is not None:
+            self.kv_cache.get_new_blocks(decode_blocks)
+            token_budget = self._schedule_together(step, tokens)
+        else:
+            token_budget = self._schedule_in_turn(step)
         if not step.preempted:
             self._schedule_waiting(step, token_budget)
         self._update_after_schedule(step)
         return step
 
-    def _schedule_running(self, step: Step, token_budget: int) -> int:
-        """In the order of admission; the last gives way when there is no room. What is left."""
+    # -- running requests
+
+    def _blocks_of_decodes(self, step: Step) -> int:
+        """For the next token of all that decode. The last give way where they do not
+        fit.
+
+        Where requests also read, or where blocks leave windows, each is asked in its
+        turn.
+        """
         groups = self.kv_cache.groups
+        blocks = self.decodes.new_blocks()
+        if self.in_turn or groups.window or groups.per_row > 1:
+            return blocks
+        while blocks > self.kv_cache.num_free:
+            victim = next(reversed(self.running))
+            if not victim.has_ended:
+                self.decodes.leave(victim, self.num_steps - 1)
+            self._preempt(victim, step)
+            blocks = self.decodes.new_blocks()
+        return blocks
+
+    def _tokens_if_all_get_theirs(
+        self, decode_blocks: int
+    ) -> dict[RequestState, int] | None:
+        """What each gets that does not just decode, if all requests get what they ask
+        for, whoever is asked first; None if they do not."""
+        left = self.settings.step_tokens - len(self.decodes)
+        blocks = decode_blocks
+        last = next(reversed(self.running), None)
+        tokens: dict[RequestState, int] = {}
+        for request in self.in_turn:
+            num_new_tokens = self._num_new_tokens(request)
+            if num_new_tokens > left:
+                if request is not last:
+                    return None
+                num_new_tokens = left  # nobody is asked after it
+            if num_new_tokens > 0:
+                computed = request.num_computed_tokens
+                blocks += self.kv_cache.groups.new_blocks(computed, num_new_tokens)
+                tokens[request] = num_new_tokens
+                left -= num_new_tokens
+        if left < 0 or blocks > self.kv_cache.num_free:
+            return None
+        return tokens
+
+    def _schedule_together(self, step: Step, tokens: dict[RequestState, int]) -> int:
+        """The free blocks suffice without those that leave windows, so it does not
+        matter when blocks are taken. What leaves windows is given back in the order of
+        admission."""
+        skipped = dict(self.decodes.leaving())
+        requests = list(tokens)
+        if skipped:
+            requests = sorted([*skipped, *tokens], key=lambda one: one.admission)
+        for request in requests:
+            if request in tokens:
+                flying = self._in_flight(request)
+                self.kv_cache.allocate_slots(request, tokens[request], in_flight=flying)
+            else:
+                self.kv_cache.leave_window(request, skipped[request])
+        left = self.settings.step_tokens - len(self.decodes) - sum(tokens.values())
+        step.num_scheduled_tokens = tokens
+        self.decodes.take_step(step)
+        return left
+
+    def _schedule_in_turn(self, step: Step) -> int:
+        """In the order of admission; the last gives way when there is no room."""
+        self.decodes.leave_all(self.num_steps - 1)
+        self.in_turn = {}
+        for request in self.running:
+            if not request.has_ended:  # else its last token is on its way
+                self.in_turn[request] = None
+        token_budget = self.settings.step_tokens
         for request in tuple(self.in_turn):
             if token_budget <= 0:
                 break
-            if request not in self.running or request.has_ended:
-                continue  # preempted a moment ago, or its last token is on its way
+            if request not in self.running:
+                continue  # it was preempted a moment ago
             num_new_tokens = min(self._num_new_tokens(request), token_budget)
-            # Tokens of it in the step before, where that still runs and reads its window.
-            runs = request.scheduled_at == self.num_steps - 1 and groups.keeps_running
-            flying = request.num_scheduled if runs else 0
+            flying = self._in_flight(request)
             while not self.kv_cache.allocate_slots(
                 request, num_new_tokens, in_flight=flying
             ):
-                victim = self._victim()
+                victim = next(reversed(self.running))
                 token_budget += self._preempt(victim, step)
                 if victim is request:
                     return token_budget
@@ -62,84 +157,95 @@ class Scheduler:
             token_budget -= num_new_tokens
         return token_budget
 
-    def _schedule_waiting(self, step: Step, token_budget: int) -> None:
-        skipped: list[RequestState] = []
-        cache, running = self.kv_cache, self.running
-        while self.waiting and token_budget > 0 and len(running) < self.most_running:
-            request = self.waiting[0][1]
-            hit = cache.get_computed_blocks(request)
-            request.num_computed_tokens = hit.blocks * cache.block_size
-            num_new_tokens = self._num_new_tokens(request)
-            if (
-                not self.settings.enable_chunked_prefill
-                and num_new_tokens > token_budget
-            ):
-                if self.rules.unchunked_stops_the_queue:
-                    break
-                skipped.append(request)
-                heappop(self.waiting)
-                continue
-            num_new_tokens = min(num_new_tokens, token_budget)
-            if not cache.allocate_slots(request, num_new_tokens, hit):
-                break
-            heappop(self.waiting)
-            self.running[request] = None
-            if not request.num_preemptions:
-                request.num_cached_tokens = request.num_computed_tokens
-            request.admission = self.num_admissions
-            self.num_admissions += 1
-            step.num_scheduled_tokens[request] = num_new_tokens
-            token_budget -= num_new_tokens
-        for request in skipped:  # vLLM, too, turns them around
-            self.waiting.add(request, in_front=True)
-
-    def update_from_output(self, step: Step) -> None:
-        """The result of a step is there: what has ended gives back its place and its blocks."""
-        for request in sorted(step.ended, key=lambda request: request.admission):
-            if request in self.running:
-                del self.running[request]
-                self.kv_cache.free(request, request.num_computed_tokens)
-
-    def _num_new_tokens(self, request: RequestState) -> int:
-        """The tokens a request asks for: all it lacks, up to the threshold."""
-        num_new_tokens = request.num_tokens - request.num_computed_tokens
-        threshold = self.policy.threshold_of(request)
-        return threshold if 0 < threshold < num_new_tokens else num_new_tokens
-
-    def _victim(self) -> RequestState:
-        """The last admitted, or the one with the least priority."""
-        return (
-            max(self.running)
-            if self.policy.by_priority
-            else next(reversed(self.running))
-        )
+    def _in_flight(self, request: RequestState) -> int:
+        """Tokens of the step before, where that still runs and reads the window."""
+        if not self.kv_cache.groups.keeps_running:
+            return 0
+        if request.scheduled_at != self.num_steps - 1:
+            return 0
+        return request.num_scheduled
 
     def _preempt(self, victim: RequestState, step: Step) -> int:
-        """Take all blocks from a running request; the tokens that this step had given to it."""
+        """Take all blocks from a running request; the tokens that this step had given
+        to it."""
         restored = step.num_scheduled_tokens.pop(victim, 0)
         del self.running[victim]
+        self.in_turn.pop(victim, None)
         step.preempted.append(victim)
         victim.num_preemptions += 1
         tokens = cached = victim.num_computed_tokens + restored
         if self.rules.async_scheduling and victim.last_step == self.num_steps - 1:
-            cached = max(
-                victim.caught_up, tokens - 1
-            )  # not the one that is still being sampled
-        self.kv_cache.free(victim, tokens, cached=cached)
+            # The token that is still being sampled is not cached.
+            cached = max(victim.caught_up, tokens - 1)
+        self.kv_cache.free(victim, tokens, cached, comes_again=True)
         if not victim.has_ended:
             victim.num_computed_tokens = victim.caught_up = 0
-            self.waiting.add(victim, in_front=True)
+            self.waiting.appendleft(victim)
         return restored
 
+    # -- waiting requests
+
+    def _schedule_waiting(self, step: Step, token_budget: int) -> None:
+        most_running = self.settings.most_running
+        while self.waiting and token_budget > 0 and len(self.running) < most_running:
+            request = self.waiting[0]
+            hit = self.kv_cache.get_computed_blocks(request)
+            request.num_computed_tokens = hit.blocks * self.kv_cache.block_size
+            num_new_tokens = self._num_new_tokens(request)
+            is_whole = num_new_tokens <= token_budget
+            if not self.settings.enable_chunked_prefill and not is_whole:
+                break
+            num_new_tokens = min(num_new_tokens, token_budget)
+            if not self.kv_cache.allocate_slots(request, num_new_tokens, hit):
+                break
+            self.waiting.popleft()
+            self.running[request] = self.in_turn[request] = None
+            if not request.num_preemptions:
+                request.num_cached_tokens = request.num_computed_tokens
+            request.admission = self._num_admissions
+            self._num_admissions += 1
+            step.num_scheduled_tokens[request] = num_new_tokens
+            token_budget -= num_new_tokens
+
+    # -- how much of a prompt
+
+    def _set_threshold(self, requests: int) -> None:
+        """Since 0.31 a lone request is not capped, and the threshold may follow their
+        number."""
+        if not self._threshold or self.rules.lone_request_is_capped:
+            return
+        self._threshold_in_step = self._threshold
+        if requests <= 1:
+            self._threshold_in_step = 0
+        elif self.settings.long_prefill_token_threshold_adaptive:
+            share = self.settings.step_tokens // requests
+            self._threshold_in_step = max(self._threshold, share)
+
+    def _num_new_tokens(self, request: RequestState) -> int:
+        """The tokens a request asks for: all it lacks, up to the threshold."""
+        num_new_tokens = request.num_tokens - request.num_computed_tokens
+        threshold = self._threshold_in_step
+        if self.policy is ChunkPolicy.BY_LENGTH:
+            threshold = chunk_by_length(request.num_prompt_tokens)
+        elif self.policy is ChunkPolicy.ADAPTIVE:
+            threshold = self.adaptive_chunk
+        if 0 < threshold < num_new_tokens:
+            return threshold
+        return num_new_tokens
+
+    # -- after a step
+
     def _update_after_schedule(self, step: Step) -> None:
-        """Tokens count as computed from now on: the next step may be scheduled at once."""
+        """Tokens count as computed from now on: the next step may be scheduled at
+        once."""
         for request, tokens in step.num_scheduled_tokens.items():
-            step.count(request, tokens, self.window)
+            step.count(request, tokens, self._window)
             request.num_computed_tokens += tokens
             request.scheduled_at, request.num_scheduled = step.number, tokens
             if request.num_computed_tokens == request.num_tokens:
                 self._give_token(request, step)
-        self.num_steps += bool(step)
+        if step:
+            self.num_steps += 1
 
     def _give_token(self, request: RequestState, step: Step) -> None:
         """All that is known of it is computed, so this step samples one more."""
@@ -153,5 +259,18 @@ class Scheduler:
                 request.first_step = step.number
         request.last_step = step.number
         request.num_tokens += 1
+        del self.in_turn[request]
         if request.has_ended:
             step.ended.append(request)
+        else:
+            self.decodes.join(request)
+
+    def update_from_output(self, step: Step) -> None:
+        """The result of a step is there: what has ended gives back its place and its
+        blocks."""
+        for request in sorted(step.ended, key=lambda one: one.admission):
+            if request in self.running:
+                del self.running[request]
+                tokens = request.num_computed_tokens
+                comes_again = request.next_turn is not None
+                self.kv_cache.free(request, tokens, tokens, comes_again=comes_again)

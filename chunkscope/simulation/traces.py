@@ -1,34 +1,41 @@
-"""Requests out of files: traces with lengths and times, and the workload of a `verify` run.
+"""Requests out of files: Mooncake's traces, and the workload of a `verify` run.
 
-Mooncake's jsonl has `timestamp` in milliseconds, `input_length`, `output_length` and `hash_ids`,
-which name the blocks of a prompt: those of the same name are shared. Azure's csv has `TIMESTAMP`
-(a date and time, or seconds), `ContextTokens` and `GeneratedTokens`.
+Mooncake's jsonl has `timestamp` in milliseconds, `input_length`, `output_length` and
+`hash_ids`, which name the blocks of a prompt: those of the same name are shared.
 """
 
 import math
-from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+
+import orjson
 
 from chunkscope.artefacts.artefact import built, read
+from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
-from chunkscope.prompts.paths import wrong_type
-from chunkscope.prompts.selection import are_blocks, trace_columns, trace_length
-from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Request, Workload
-from chunkscope.sources.base import DataError, Problems, ReadOptions
-from chunkscope.sources.discovery import discover
-from chunkscope.sources.reader import RecordReader
+from chunkscope.prefixes.sharing import Sharing
+from chunkscope.prompts.selection import are_blocks
+from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Workload, single
 from chunkscope.vllm.enums import Task
 
 _HINT = (
-    "a trace is Mooncake's jsonl (timestamp, input_length, output_length), Azure's csv "
-    "(TIMESTAMP, ContextTokens, GeneratedTokens), or what `chunkscope verify` wrote"
+    "a trace is Mooncake's jsonl (timestamp, input_length, output_length), or what "
+    "`chunkscope verify` wrote; `chunkscope guide simulate` shows how to convert others"
 )
-_HEAD = 100  # rows that show which columns hold the lengths
-Row = tuple[str, dict[str, Any]]  # where it stands, and its values
+_LONGEST = 10**9  # tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """One request as a trace has it."""
+
+    where: str  # path and line
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
+    blocks: list[int]
 
 
 def read_trace(path: Path) -> Workload:
@@ -37,110 +44,100 @@ def read_trace(path: Path) -> Workload:
         document = read(path, VERIFY_SCHEMA, "chunkscope verify")
         verified: Workload = built(Workload, document["workload"])
         return replace(verified, arrivals=AS_IN_TRACE)
-    requests, blocks = _requests(path, _rows(path))
-    sent = Workload(requests=requests, seed=0, arrivals=AS_IN_TRACE, task=Task.GENERATE)
-    return _sharing(path, sent, blocks) if any(blocks) else sent
-
-
-def _rows(path: Path) -> list[Row]:
-    """Every row is a request: one that cannot be read is an error."""
-    problems, options = Problems(), ReadOptions()
-    with RecordReader(
-        discover([str(path)], options=options)[0][0], options, problems
-    ) as reader:
-        chunks = [
-            zip(chunk.positions, chunk.records, strict=True)
-            for chunk in reader.chunks()
-        ]
-    bad = {
-        one.position: DataError(one.reason.code, **one.reason.values)
-        for one in problems.rows
-    }
-    rows = list(chain.from_iterable(chunks))
-    bad |= {
-        at: wrong_type(row, "", "object")
-        for at, row in rows
-        if not isinstance(row, dict)
-    }
-    for place, reason in bad.items():
-        raise InputError(f"{path}:{place}: {reason}", hint=_HINT)
-    return [(f"{path}:{place}", row) for place, row in rows]
-
-
-def _requests(
-    path: Path, rows: list[Row]
-) -> tuple[tuple[Request, ...], list[list[int]]]:
-    """And the blocks that each names."""
-    columns = trace_columns([row for _, row in rows[:_HEAD]])
-    stamp = next(
-        (key for _, row in rows[:1] for key in row if key.lower() == "timestamp"), None
-    )
-    if columns is None or columns.output is None or stamp is None:
-        raise InputError(f"{path} lacks the columns of a trace", hint=_HINT)
-    requests: list[Request] = []
-    blocks: list[list[int]] = []
-    first_s = _seconds(rows[0][1].get(stamp), rows[0][0])
-    for where, row in rows:
-        try:
-            prompt, output = (
-                trace_length(row.get(name), name) for name in columns[:2] if name
-            )
-        except DataError as error:
-            raise InputError(f"{where}: {error}", hint=_HINT) from None
-        arrival_s = _seconds(row.get(stamp), where) - first_s
-        if requests and arrival_s < requests[-1].arrival_s:
-            early = requests[-1].arrival_s - arrival_s
-            raise InputError(
-                f"{where}: it arrives {early:g} s before the request above it",
-                hint="sort the trace by its times",
-            )
+    rows = list(_rows(path))
+    if not rows:
+        raise InputError(f"{path} has no requests", hint=_HINT)
+    _check_order(rows)
+    ends = [-1] * len(rows)
+    sharing = None
+    if any(row.blocks for row in rows):
+        sharing = _sharing(path, rows)
+        ends = list(sharing.ends)
+    sessions = []
+    for row, stretch in zip(rows, ends, strict=True):
         # A request without a prompt or an answer still takes a token of each.
-        prompt, output = max(1, prompt), max(1, output)
-        requests.append(
-            Request(prompt_tokens=prompt, output_tokens=output, arrival_s=arrival_s)
+        prompt_tokens, output_tokens = (
+            max(1, row.prompt_tokens),
+            max(1, row.output_tokens),
         )
-        names = row.get("hash_ids") or []
-        if not are_blocks(names):
+        arrival_s = row.arrival_s - rows[0].arrival_s
+        sessions.append(single(prompt_tokens, output_tokens, arrival_s, stretch))
+    return Workload(
+        sessions=tuple(sessions),
+        stretches=sharing.stretches if sharing else (),
+        seed=0,
+        arrivals=AS_IN_TRACE,
+        task=Task.GENERATE,
+    )
+
+
+def _rows(path: Path) -> Iterator[TraceRow]:
+    """Every row is a request: one that cannot be read is an error."""
+    for number, line in enumerate(read_text(path, hint=_HINT).splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise InputError(f"{where}: it is not JSON: {error}", hint=_HINT) from None
+        if not isinstance(row, dict):
+            raise InputError(f"{where}: it is not an object", hint=_HINT)
+        blocks = row.get("hash_ids") or []
+        if not are_blocks(blocks):
             raise InputError(
                 f"{where}: hash_ids is not a list of whole numbers", hint=_HINT
             )
-        blocks.append(names)
-    return tuple(requests), blocks
-
-
-def _seconds(value: Any, where: str) -> float:
-    """A number in JSON is milliseconds; a text is seconds or a date: `2023-11-16 18:17:03.97`."""
-    seconds = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = value / 1000
-    elif isinstance(value, str):
-        for read in (float, lambda text: datetime.fromisoformat(text).timestamp()):
-            with suppress(ValueError):
-                seconds = read(value)
-                break
-    if not math.isfinite(seconds):
-        raise InputError(
-            f"{where}: the time {value!r} is neither a number nor a date", hint=_HINT
+        yield TraceRow(
+            where=where,
+            arrival_s=_number(row, "timestamp", where) / 1_000,
+            prompt_tokens=_length(row, "input_length", where),
+            output_tokens=_length(row, "output_length", where),
+            blocks=blocks,
         )
-    return seconds
 
 
-def _sharing(path: Path, sent: Workload, blocks: list[list[int]]) -> Workload:
-    """With the stretches that prompts share by the blocks that they name."""
-    import numpy as np  # not for traces that name none
+def _number(row: Mapping[str, object], name: str, where: str) -> float:
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{where}: {name} is not a number: {value!r}", hint=_HINT)
+    if not math.isfinite(value):
+        raise InputError(f"{where}: {name} is not finite", hint=_HINT)
+    return value
+
+
+def _length(row: Mapping[str, object], name: str, where: str) -> int:
+    value = _number(row, name, where)
+    if not 0 <= value <= _LONGEST or value != int(value):
+        raise InputError(f"{where}: {name} is not a length: {value!r}", hint=_HINT)
+    return int(value)
+
+
+def _check_order(rows: list[TraceRow]) -> None:
+    before_s = rows[0].arrival_s
+    for row in rows:
+        if row.arrival_s < before_s:
+            raise InputError(
+                f"{row.where}: it arrives {before_s - row.arrival_s:g} s before the "
+                "request above it",
+                hint="sort the trace by its times",
+            )
+        before_s = row.arrival_s
+
+
+def _sharing(path: Path, rows: list[TraceRow]) -> Sharing:
+    """What prompts share by the blocks that they name."""
+    import numpy as np
 
     from chunkscope.prefixes.tree import tree_of_trace
 
     tree = tree_of_trace(
-        np.array([request.prompt_tokens for request in sent.requests]),
-        np.array([len(names) for names in blocks]),
-        np.fromiter(chain.from_iterable(blocks), np.int64),
+        np.array([max(1, row.prompt_tokens) for row in rows]),
+        np.array([len(row.blocks) for row in rows]),
+        np.fromiter(chain.from_iterable(row.blocks for row in rows), np.int64),
     )
     if tree is None:
         raise InputError(
             f"{path}: its hash_ids do not match its input_length", hint=_HINT
         )
-    sharing = tree.sharing()
-    ends = zip(sent.requests, sharing.ends, strict=True)
-    requests = tuple(replace(request, stretch=end) for request, end in ends)
-    return replace(sent, requests=requests, stretches=sharing.stretches)
+    return tree.sharing()

@@ -75,12 +75,11 @@ def simulated_as_measured(
     if not blocks or not size:
         return None
     at_once = not any(request.arrival_s for request in simulator.workload.requests)
-    rules = simulator.deployment.release.rules
     as_measured = replace(
         simulator,
         step=ANY_STEP if at_once else None,
         kv_pool=KvPool(tokens=blocks * size, block_size=size),
-        rules=replace(rules, async_scheduling=bool(engine.get("async_scheduling"))),
+        async_scheduling=bool(engine.get("async_scheduling")),
     )
     return as_measured.run(Settings.of(engine), timeline=watch)
 
@@ -97,8 +96,8 @@ def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
 def _with_memory(run: Run, simulator: Simulator, settings: Settings) -> Run:
     """The peak is that of the warm-up, when all requests are there at once."""
     deployment = replace(simulator.deployment, compiled_before=run.compiled_before)
-    requests = tuple(replace(one, arrival_s=0.0) for one in simulator.workload.requests)
-    at_once = replace(simulator.workload, requests=requests, concurrency=None)
+    sessions = tuple(replace(one, arrival_s=0.0) for one in simulator.workload.sessions)
+    at_once = replace(simulator.workload, sessions=sessions, concurrency=None)
     warm_up = simulated_as_measured(
         run, replace(simulator, workload=at_once), EVERY_STEP
     )

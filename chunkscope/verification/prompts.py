@@ -24,7 +24,7 @@ from chunkscope.prefixes.tree import tree_of_prompts
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.options import SelectOptions, selected
-from chunkscope.simulation.workload import Workload
+from chunkscope.simulation.workload import Workload, single
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import close_archives
@@ -104,19 +104,19 @@ def _with_prompts(
     """As long as these prompts, which share what they share."""
     packed = [np.array(prompt.ids, "<u4").tobytes() for prompt in prompts]
     sharing = tree_of_prompts(packed, [True] * len(prompts)).sharing()
-    requests = tuple(
-        replace(
-            request,
-            prompt_tokens=length,
-            output_tokens=max(1, min(request.output_tokens, room - length)),
-            stretch=stretch,
+    sessions = tuple(
+        single(
+            length,
+            max(1, min(request.output_tokens, room - length)),
+            request.arrival_s,
+            stretch,
         )
         for request, length, stretch in zip(
             workload.requests, sharing.lengths, sharing.ends, strict=True
         )
     )
     return replace(
-        workload, requests=requests, stretches=sharing.stretches, shared_prefix=0
+        workload, sessions=sessions, stretches=sharing.stretches, shared_prefix=0
     )
 
 

@@ -36,13 +36,12 @@ class Entry(StrEnum):
 
 
 class ChunkPolicy(StrEnum):
-    """How the simulator cuts and orders prompts; only some of it vLLM can do."""
+    """How the simulator cuts prompts; vLLM can do the first two."""
 
     VLLM = "vllm"
     FIXED = "fixed"
     BY_LENGTH = "by-length"
     ADAPTIVE = "adaptive"
-    INTERACTIVE_FIRST = "interactive-first"
 
 
 class Target(StrEnum):

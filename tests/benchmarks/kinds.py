@@ -11,7 +11,7 @@ from typing import Any
 
 from chunkscope.models import ModelShape, shape_from_config
 from chunkscope.models.find import MODELS
-from chunkscope.simulation.workload import Request
+from chunkscope.simulation.workload import Session, single
 from chunkscope.vllm.settings import Settings
 
 CONTEXT, UTILIZATION = 32_768, 0.9
@@ -61,11 +61,11 @@ def settings_of(model: str, budget: int) -> Settings:
     )
 
 
-def requests_of(context: int) -> tuple[Request, ...]:
+def sessions_of(context: int) -> tuple[Session, ...]:
     """The same for all models with so long a context, all sent at once."""
     rng, made = random.Random(16), []
     ratio = min(LONGEST, context - OUTPUTS[1] - 64) / SHORTEST
     for _ in range(REQUESTS):
         prompt, output = int(SHORTEST * ratio ** rng.random()), rng.randint(*OUTPUTS)
-        made.append(Request(prompt_tokens=prompt, output_tokens=output, arrival_s=0.0))
+        made.append(single(prompt, output))
     return tuple(made)

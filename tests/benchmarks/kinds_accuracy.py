@@ -24,14 +24,16 @@ from chunkscope.hardware.calibration import COLUMNS
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.models import ModelShape
-from chunkscope.simulation.loop import Scenario, run_setting
+from chunkscope.simulation.run import simulate
+from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.predicting import EVERY_STEP, prompt_steps
 from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from tests.benchmarks.kinds import (
     context_of,
     is_even,
-    requests_of,
+    sessions_of,
     settings_of,
     shape_of,
 )
@@ -145,13 +147,13 @@ def predicted(
         step = routed_alike(step, shape)
     if host:
         step = on_host(step, host)
-    requests, rules = requests_of(context_of(model)), release("0.24").rules
-    run = run_setting(
-        Scenario(requests=requests, rules=rules, step=step),
-        settings,
-        there.kv_pool(settings, memory.kv_cache_tokens),
-        watch=EVERY_STEP,
+    workload = Workload(
+        sessions=sessions_of(context_of(model)),
+        seed=0,
+        arrivals=BATCH,
+        task=Task.GENERATE,
     )
+    run = simulate(workload, settings, there, step, timeline=EVERY_STEP)
     peak = account.running_peak_gib(prompt_steps(run), running=run.most_running)
     ttft, gap = run.figures.ttft_s, run.figures.itl_s
     values = (

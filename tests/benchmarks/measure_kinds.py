@@ -29,7 +29,7 @@ from tests.benchmarks.kinds import (
     config_of,
     context_of,
     is_even,
-    requests_of,
+    sessions_of,
     settings_of,
 )
 
@@ -58,7 +58,7 @@ def measured(
             engine={"model": place, **engine},
             entry=Entry.SERVE,
             workload=Workload(
-                requests=requests_of(context),
+                sessions=sessions_of(context),
                 seed=0,
                 arrivals=BATCH,
                 task=Task.GENERATE,

@@ -9,7 +9,7 @@ what to fit on, and the host of one model's calibration under the other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -20,9 +20,10 @@ from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.models import find_model
-from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.run import simulate
 from chunkscope.verification.result import Run, Verification
+from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
 from tests.h200 import FOLDER, spaced
@@ -81,15 +82,15 @@ def simulated(
     engine, workload = case.verification.run(setting).engine, case.verification.workload
     blocks, size = engine["num_gpu_blocks"], engine["block_size"]
     pool = KvPool(tokens=blocks * size, block_size=size)
-    rules = release(case.calibration.vllm).rules
-    scenario = Scenario(
-        requests=workload.requests,
-        rules=replace(rules, async_scheduling=bool(engine.get("async_scheduling"))),
-        step=step,
-        stretches=workload.stretches,
-        scored=workload.likelihoods,
+    return simulate(
+        workload,
+        Settings.of(engine),
+        Deployment(release=release(case.calibration.vllm)),
+        step,
+        timeline=watch,
+        kv_pool=pool,
+        async_scheduling=bool(engine.get("async_scheduling")),
     )
-    return run_setting(scenario, Settings.of(engine), pool, watch=watch)
 
 
 def errors(case: Case, run: Run, cost: CostModel) -> Errors:

@@ -13,16 +13,16 @@ torch = pytest.importorskip("torch")
 from chunkscope.errors import InputError  # noqa: E402
 from chunkscope.reference.batch import BatchPiece  # noqa: E402
 from chunkscope.reference.engine import (  # noqa: E402
-    MEASURED,
-    RULES,
+    ENGINE,
     ModelRunner,
     ReferenceRun,
     TokenRequest,
     generate,
     settings_for,
+    workload_of,
 )
-from chunkscope.simulation.loop import Scenario, run_setting  # noqa: E402
 from chunkscope.simulation.result import SimulatedRun, TimelineStep  # noqa: E402
+from chunkscope.simulation.run import StepSeconds, simulate  # noqa: E402
 from chunkscope.vllm.settings import KvPool  # noqa: E402
 from tests.reference.small_models import (  # noqa: E402
     FAMILIES,
@@ -154,12 +154,14 @@ def test_the_steps_are_the_simulators_one_for_one(chunk, arrivals, computed) -> 
     args = settings_for(model, requests, chunk=chunk).at_budget(700)
     found = generate(model, requests, args)
     durations = deque(step.duration_s for step in found.run.timeline)
-    simulated = run_setting(
-        Scenario(requests=tuple(r.size for r in requests), rules=RULES, step=MEASURED),
+    simulated = simulate(
+        workload_of(requests),
         args,
-        KvPool(tokens=16_000),
-        watch=10_000,
-        times=lambda _: (durations.popleft(), 0.0, 0.0, 0.0),
+        ENGINE,
+        lambda _: StepSeconds(durations.popleft(), 0.0, 0.0, 0.0),
+        timeline=10_000,
+        kv_pool=KvPool(tokens=16_000),
+        async_scheduling=False,
     )
     assert untimed(found.run) == untimed(simulated)
     assert len(simulated.timeline) == len(computed)

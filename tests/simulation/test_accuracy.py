@@ -1,4 +1,5 @@
-"""The simulator against what an H200 did: its steps exactly, its times as its README says."""
+"""The simulator against what an H200 did: its steps exactly, its times as its README
+says."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ def test_the_readme_shows_how_near_the_simulator_comes() -> None:
     assert not far
 
 
-# -- what is exact -----------------------------------------------------------------------------
+# -- what is exact -------------------------------------------------------------
 
 # Measured with all requests in the engine's queue when the clock started.
 HELD = ("llama-3.1-8b-mixed", "llama-3.1-8b-short", "qwen2.5-1.5b-mixed")
@@ -45,7 +46,8 @@ def held() -> Iterator[object]:
 
 @pytest.mark.parametrize(("case", "run"), [*held()])
 def test_an_h200_made_the_same_steps_of_the_same_tokens(case: Case, run: Run) -> None:
-    """Whatever they take, as nobody arrives later. The calibration lacks a repeat's last step."""
+    """Whatever they take, as nobody arrives later. The calibration lacks a repeat's
+    last step."""
     answer = simulated(case, run.setting, STEP, watch=STEPS)
     for repeat in run.repeats:
         for name in ("steps", "chunked_prompts", "chunks_max", "preemptions"):

@@ -1,28 +1,37 @@
-"""Real prompts that share, from `analyze` to the simulator, beside vLLM's own scheduler.
+"""Real prompts that share, from `analyze` to the simulator, beside vLLM's own
+scheduler.
 
-It is given the prompts' own token ids; the simulator has what the profile keeps of them. Every step
-holds the same tokens, so the same are found in the cache, request for request.
+It is given the prompts' own token ids; the simulator has what the profile keeps of
+them. Every step holds the same tokens, so the same are found in the cache, request for
+request.
 """
 
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import chunkscope
+from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prompts.chat import Conversation
-from chunkscope.simulation.loop import Scenario, run_setting
-from chunkscope.simulation.workload import Workload, dataset_output, draw_workload
+from chunkscope.simulation.run import simulate
+from chunkscope.simulation.workload import (
+    Workload,
+    dataset_output,
+    draw_workload,
+    single,
+)
 from chunkscope.tokenizers.tokenizer import Tokenizer
+from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from tests.benchmarks import corpora
 from tests.prefixes.test_real_reuse import cached
-from tests.simulation.common import parts_of
-from tests.simulation.test_fast_scheduler import STEP
+from tests.simulation.common import STEP, parts_of
 from tests.simulation.twin import trace
 
 pytestmark = pytest.mark.real
@@ -64,7 +73,8 @@ def token_ids(rows: list[Row], tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def cases(longest: int) -> Iterator[dict[str, Any]]:
-    """Room for two of the longest, for some more, and for everything; other blocks and requests."""
+    """Room for two of the longest, for some more, and for everything; other blocks and
+    requests."""
     for blocks in (2 * longest // 16, 6 * longest // 16, AMPLE):
         for likelihood in (False, True):
             yield {"num_blocks": blocks, "prompt_logprobs": likelihood}
@@ -81,7 +91,7 @@ def asked(
         "output": 12,
         "prompt_logprobs": False,
     } | case
-    one = {"priority": 0, "comes_at": 0}
+    one = {"comes_at": 0}
     one |= {name: case.pop(name) for name in ("output", "prompt_logprobs")}
     engine = {
         "max_num_batched_tokens": 1_000,
@@ -101,28 +111,31 @@ def asked(
 
 def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
     """What `simulate` says that was cached."""
-    settings, pool, rules = parts_of(question["engine"], release(vllm).rules)
-    output = question["requests"][0]["output"]
-    scenario = Scenario(
-        requests=tuple(
-            type(r)(
-                prompt_tokens=r.prompt_tokens, output_tokens=output, stretch=r.stretch
-            )
-            for r in sent.requests
-        ),
-        stretches=sent.stretches,
-        rules=rules,
-        step=STEP,
-        scored=frozenset(
-            n for n, r in enumerate(question["requests"]) if r["prompt_logprobs"]
-        ),
+    engine = Deployment(release=release(vllm))
+    settings, pool, rules = parts_of(question["engine"], engine.release.rules)
+    asked = question["requests"]
+    sessions = []
+    for request in sent.requests:
+        stretch = request.stretch
+        output = asked[0]["output"]
+        sessions.append(single(request.prompt_tokens, output, stretch=stretch))
+    scored = [n for n, request in enumerate(asked) if request["prompt_logprobs"]]
+    workload = replace(sent, sessions=tuple(sessions), scored=Numbers(scored))
+    run = simulate(
+        workload,
+        settings,
+        engine,
+        STEP,
+        kv_pool=pool,
+        async_scheduling=rules.async_scheduling,
     )
-    return run_setting(scenario, settings, pool).cached_tokens
+    return run.cached_tokens
 
 
 @pytest.fixture(scope="module")
 def sent(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sent]:
-    """The requests of each dataset, as `simulate` would draw them, with their real token ids."""
+    """The requests of each dataset, as `simulate` would draw them, with their real
+    token ids."""
     folder, made = str(shared / "tokenizers" / "qwen3"), {}
     for rows_of in (few_shot_mmlu, eight_shot_gsm8k, chats):
         rows = [*rows_of(shared)]
@@ -166,7 +179,8 @@ def test_the_same_tokens_are_cached_request_for_request(
             hits = cached(question, real)
             assert cached(question, mine) == hits
             assert mine == real
-            # A hit is of whole blocks: other rests are of prompts preempted while they were read.
+            # A hit is of whole blocks: other rests are of prompts preempted while they
+            # were read.
             whole = sum(
                 hit for hit in hits if hit % question["engine"]["block_size"] == 0
             )

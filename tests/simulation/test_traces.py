@@ -9,7 +9,7 @@ import chunkscope
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.traces import read_trace
-from chunkscope.simulation.workload import AS_IN_TRACE
+from chunkscope.simulation.workload import AS_IN_TRACE, single
 from chunkscope.verification.result import Verification
 from tests.h200 import FOLDER
 from tests.simulation.common import args, arriving, simulate
@@ -21,36 +21,30 @@ def written(tmp_path, name, text):
     return path
 
 
-def moon(*rows):
+def mooncake(*rows):
+    """A line for each row: timestamp, lengths and blocks, as far as it says them."""
     keys = ("timestamp", "input_length", "output_length", "hash_ids")
-    return "".join(
-        json.dumps(dict(zip(keys, row, strict=False))) + "\n" for row in rows
-    )
+    lines = [json.dumps(dict(zip(keys, row, strict=False))) + "\n" for row in rows]
+    return "".join(lines)
 
 
-def test_mooncakes_times_are_milliseconds(tmp_path):
-    path = written(tmp_path, "trace.jsonl", moon((1_000, 10, 5), (1_500, 20, 6)))
-    assert list(read_trace(path).requests) == arriving((10, 5, 0.0), (20, 6, 0.5))
+def test_times_are_milliseconds_and_count_from_the_first(tmp_path):
+    path = written(tmp_path, "trace.jsonl", mooncake((1_000, 10, 5), (1_500, 20, 6)))
+
+    assert list(read_trace(path).sessions) == arriving((10, 5, 0.0), (20, 6, 0.5))
 
 
-def test_azures_times_are_dates(tmp_path):
-    path = written(
-        tmp_path,
-        "trace.csv",
-        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-        "2023-11-16 18:17:03.9799600,4808,10\n"
-        "2023-11-16 18:17:04.0319600,3180,0\n",
-    )
-    first, second = read_trace(path).requests
-    assert (first.prompt_tokens, first.output_tokens) == (4_808, 10)
-    assert second.arrival_s == pytest.approx(0.052)
-    assert second.output_tokens == 1, "a request gives a token at least"
+def test_a_request_without_an_answer_gives_one_token(tmp_path):
+    path = written(tmp_path, "trace.jsonl", mooncake((0, 0, 0)))
+
+    assert read_trace(path).sessions == (single(1, 1),)
 
 
 def test_the_workload_of_a_verify_run_is_taken_as_it_was():
     file = FOLDER / "llama-3.1-8b-mixed" / "verify.json"
     sent = Verification.load(file).workload
-    assert read_trace(file) == replace(sent, arrivals=AS_IN_TRACE) != sent
+
+    assert read_trace(file) == replace(sent, arrivals=AS_IN_TRACE)
 
 
 @pytest.mark.parametrize(
@@ -58,19 +52,22 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was():
     [
         pytest.param("t.jsonl", "", "t.jsonl", id="empty"),
         pytest.param("t.jsonl", "{]\n", "t.jsonl:1", id="not JSON"),
-        pytest.param("t.jsonl", '{"timestamp": 1}\n', "t.jsonl", id="no lengths"),
+        pytest.param("t.jsonl", "[1]\n", "t.jsonl:1", id="not an object"),
+        pytest.param("t.jsonl", '{"timestamp": 1}\n', "input_length", id="no lengths"),
         pytest.param(
-            "t.jsonl", moon((0, 5, 5), (1, -3, 5)), "t.jsonl:2", id="negative"
+            "t.jsonl", mooncake((0, 5, 5), (1, -3, 5)), "t.jsonl:2", id="negative"
         ),
-        pytest.param("t.jsonl", moon((0, 5, 1.5)), "t.jsonl:1", id="half a token"),
-        pytest.param("t.jsonl", moon((9, 5, 5), (8, 5, 5)), "t.jsonl:2", id="disorder"),
-        pytest.param("t.jsonl", moon(("noon", 5, 5)), "'noon'", id="no time"),
-        pytest.param("t.csv", "a,b\n1,2\n", "t.csv", id="other columns"),
+        pytest.param("t.jsonl", mooncake((0, 5, 1.5)), "t.jsonl:1", id="half a token"),
+        pytest.param(
+            "t.jsonl", mooncake((9, 5, 5), (8, 5, 5)), "t.jsonl:2", id="disorder"
+        ),
+        pytest.param("t.jsonl", mooncake(("noon", 5, 5)), "'noon'", id="no time"),
+        pytest.param("t.jsonl", mooncake((True, 5, 5)), "timestamp", id="true"),
         pytest.param(
             "t.csv",
-            "TIMESTAMP,ContextTokens,GeneratedTokens\nsoon,1,1\n",
-            "t.csv:2",
-            id="a csv with no time",
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n1,1,1\n",
+            "t.csv:1",
+            id="a csv",
         ),
         pytest.param("v.json", "[1]", "v.json", id="some JSON"),
         pytest.param("v.json", "{", "v.json", id="broken JSON"),
@@ -79,26 +76,20 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was():
 def test_a_file_that_is_no_trace_says_where(tmp_path, name, text, where):
     with pytest.raises(InputError) as error:
         read_trace(written(tmp_path, name, text))
+
     assert where in error.value.message
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "requests"),
-    [
-        ("azure_llm_trace/AzureLLMInferenceTrace_code.csv", 8_819),
-        ("azure_llm_trace/AzureLLMInferenceTrace_conv.csv", 19_366),
-        ("mooncake_trace/conversation_trace.jsonl", 12_031),
-    ],
-)
-def test_real_traces_are_read_whole(shared, name, requests):
-    found = read_trace(shared / "data" / name).requests
-    assert len(found) == requests
-    assert found[0].arrival_s == 0
-    assert found[-1].arrival_s > 3_000
+def test_a_real_trace_is_read_whole(shared):
+    trace = read_trace(shared / "data/mooncake_trace/conversation_trace.jsonl")
+
+    assert len(trace.sessions) == 12_031
+    assert trace.sessions[0].arrival_s == 0
+    assert trace.sessions[-1].arrival_s > 3_000
 
 
-# -- what prompts share ----------------------------------------------------------------------------
+# -- what prompts share --------------------------------------------------------
 
 
 def test_blocks_of_one_name_are_shared(tmp_path):
@@ -108,37 +99,42 @@ def test_blocks_of_one_name_are_shared(tmp_path):
         (2, 900, 5, [0, 4]),
         (3, 90, 5, []),
     )
-    trace = read_trace(written(tmp_path, "t.jsonl", moon(*rows)))
+    trace = read_trace(written(tmp_path, "t.jsonl", mooncake(*rows)))
+
     assert trace.stretches == (
         Stretch(parent=-1, tokens=512),
         Stretch(parent=0, tokens=512),
     )
-    assert [request.stretch for request in trace.requests] == [1, 1, 0, -1]
+    assert [session.stretch for session in trace.sessions] == [1, 1, 0, -1]
 
 
 def test_blocks_that_fit_no_size_are_an_input_error(tmp_path):
     rows = (0, 100, 5, [0]), (1, 5_000, 5, [0, 1]), (2, 100, 5, [0, 1])
+
     with pytest.raises(InputError, match="hash_ids"):
-        read_trace(written(tmp_path, "t.jsonl", moon(*rows)))
+        read_trace(written(tmp_path, "t.jsonl", mooncake(*rows)))
 
 
 @pytest.mark.parametrize("ids", ["0", [0.5], ["a"], {"0": 1}, [1 << 70]], ids=str)
 def test_blocks_that_are_no_numbers_are_an_error(tmp_path, ids):
-    path = written(tmp_path, "t.jsonl", moon((0, 100, 5, [0]), (1, 100, 5, ids)))
+    text = mooncake((0, 100, 5, [0]), (1, 100, 5, ids))
+
     with pytest.raises(InputError, match=r"t\.jsonl:2"):
-        read_trace(path)
+        read_trace(written(tmp_path, "t.jsonl", text))
 
 
 def test_the_simulator_finds_what_analyze_says_when_nothing_is_forgotten(shared):
-    """Real conversations, one after the other in a cache that has room for all of them."""
+    """Real conversations, one after the other in a cache that has room for all of
+    them."""
     path = shared / "data" / "mooncake_trace" / "conversation_trace.jsonl"
     trace = read_trace(path)
-    requests = [
-        replace(r, output_tokens=1, arrival_s=1e3 * n)
-        for n, r in enumerate(trace.requests)
-    ]
+    requests = []
+    for number, request in enumerate(trace.requests):
+        requests.append(single(request.prompt_tokens, 1, 1e3 * number, request.stretch))
     ample = args(max_num_batched_tokens=200_000, kv_cache_tokens=1 << 28)
+
     run = simulate(requests, ample, vllm="0.28", stretches=trace.stretches)
+
     (dataset,) = chunkscope.analyze(path).datasets
     assert dataset.prefixes is not None
     assert run.cached_tokens == dataset.prefixes.cached_tokens

@@ -1,101 +1,101 @@
-"""Driving the scheduler's twin without time: what each step holds, as vLLM's own is asked."""
+"""Driving the scheduler without time: what each step holds, as vLLM's own is asked."""
 
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
-from chunkscope.prefixes.sharing import Path, Stretch, block_paths
-from chunkscope.simulation.clock import Arrivals
-from chunkscope.simulation.fast_scheduler import FastScheduler
-from chunkscope.simulation.kv_cache import clipped
-from chunkscope.simulation.policies import Policy
-from chunkscope.simulation.requests import RequestState, Step
+from chunkscope.prefixes.sharing import Stretch
+from chunkscope.simulation.requests import Step
+from chunkscope.simulation.run import Arrivals, session_states
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.vllm.enums import ChunkPolicy
+from chunkscope.simulation.workload import Session, Turn, Workload
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.rules import Rules
 from tests.simulation.common import parts_of
 
 Seen = dict[str, Any]
-MOST_STEPS = 20_000
+MOST_STEPS = 20_000  # of one workload
 
 
-def trace(
+def trace(  # noqa: PLR0913  (all by name)
     requests: list[dict[str, Any]],
     engine: dict[str, Any],
     *,
-    rules: Rules | None = None,
+    rules: Rules,
     stretches: Sequence[dict[str, int]] = (),
     concurrency: int | None = None,
-    fast: bool = True,
     with_free: bool = False,
 ) -> list[Seen]:
-    """Each step: the tokens of each request by its place, who was preempted, the free blocks."""
-    name = ChunkPolicy.VLLM
-    if engine.get("policy") == "priority":
-        name = ChunkPolicy.INTERACTIVE_FIRST
+    """Each step: the tokens of each request by its place, who was preempted, the free
+    blocks."""
     settings, pool, rules = parts_of({"num_blocks": 10_000, **engine}, rules)
-    kind, policy = FastScheduler if fast else Scheduler, Policy(name, settings, rules)
-    scheduler = kind(policy, pool, AttentionWindow())
-    paths = block_paths([Stretch(**stretch) for stretch in stretches], pool.block_size)
-    states = [
-        _state(place, asked, paths, pool.block_size)
-        for place, asked in enumerate(requests)
-    ]
-    coming = Arrivals(states, concurrency or len(states))
+    states = session_states(sent(requests, stretches), pool.block_size)
+    scheduler = Scheduler(
+        settings,
+        pool,
+        rules,
+        window=AttentionWindow(),
+    )
+    arrivals = Arrivals(states, concurrency or len(states))
     steps: list[Seen] = []
-    flying: deque[Step] = deque()
+    launched: deque[Step] = deque()
     for turn in range(MOST_STEPS):
-        for request in coming.due(turn):
-            scheduler.waiting.add(request)
-        if not (scheduler.running or scheduler.waiting or coming):
+        scheduler.waiting.extend(arrivals.due(turn))
+        if not (scheduler.running or scheduler.waiting or arrivals):
             break
-        decoding = (
-            tuple(scheduler.decoding) if isinstance(scheduler, FastScheduler) else ()
-        )
         step = scheduler.schedule()
         if step:
             preempted = sorted(request.id for request in step.preempted)
-            steps.append(
-                {"tokens": _tokens(scheduler, step, decoding), "preempted": preempted}
-            )
-            steps[-1] |= {"free": scheduler.kv_cache.num_free} if with_free else {}
-        flying.append(step)
-        while len(flying) > int(rules.async_scheduling):
-            done = flying.popleft()
+            steps.append({"tokens": tokens_of(step), "preempted": preempted})
+            if with_free:
+                steps[-1]["free"] = scheduler.kv_cache.num_free
+        launched.append(step)
+        lag = 1 if rules.async_scheduling else 0
+        while len(launched) > lag:
+            done = launched.popleft()
             scheduler.update_from_output(done)
-            coming.ended(len(done.ended), turn)
+            for request in done.ended:
+                arrivals.ended(request, turn)
     return steps
 
 
-def _tokens(
-    scheduler: Scheduler, step: Step, decoding: tuple[RequestState, ...]
-) -> dict[int, int]:
-    """The fast scheduler names no request that just goes on decoding."""
-    asked = step.num_scheduled_tokens
-    unasked = [
-        request
-        for request in decoding
-        if request not in asked
-        and isinstance(scheduler, FastScheduler)
-        and (request in scheduler.decoding or request in step.ended)
-    ]
-    return {
-        request.id: tokens
-        for request, tokens in [*((r, 1) for r in unasked), *asked.items()]
-    }
+def tokens_of(step: Step) -> dict[int, int]:
+    tokens = {request.id: 1 for request in step.decoding}
+    for request, count in step.num_scheduled_tokens.items():
+        tokens[request.id] = count
+    return tokens
 
 
-def _state(
-    place: int, asked: dict[str, Any], paths: list[Path], size: int
-) -> RequestState:
-    stretch = asked.get("stretch", -1)
-    return RequestState(
-        place,
-        asked["prompt"],
-        asked["output"],
-        asked.get("comes_at", 0),
-        path=clipped(paths[stretch], asked["prompt"] // size) if stretch >= 0 else (),
-        skips_cache=asked.get("prompt_logprobs", False),
-        priority=asked.get("priority", 0),
+def sent(
+    requests: list[dict[str, Any]], stretches: Sequence[dict[str, int]]
+) -> Workload:
+    """Times are counted in steps."""
+    sessions, scored, place = [], [], 0
+    for asked in requests:
+        later = asked.get("turns", [])
+        new = [asked["prompt"], *(turn["new"] for turn in later)]
+        outputs = [asked["output"], *(turn["output"] for turn in later)]
+        thinks = [*(turn["think"] for turn in later), 0]
+        turns = []
+        for new_tokens, output, think in zip(new, outputs, thinks, strict=True):
+            if asked.get("prompt_logprobs"):
+                scored.append(place)
+            place += 1
+            turns.append(
+                Turn(new_tokens=new_tokens, output_tokens=output, think_s=think)
+            )
+        session = Session(
+            turns=tuple(turns),
+            arrival_s=asked.get("comes_at", 0),
+            stretch=asked.get("stretch", -1),
+        )
+        sessions.append(session)
+    return Workload(
+        sessions=tuple(sessions),
+        stretches=tuple(Stretch(**stretch) for stretch in stretches),
+        seed=0,
+        arrivals="given",
+        task=Task.GENERATE,
+        scored=scored,
     )

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import WORKLOAD, failed, run, with_shared_prefix, workload
+from tests.build import failed, run, workload
 
 STEPS = {
     "prefill_tokens": [10, 0],
@@ -231,8 +230,7 @@ def test_bursts_fit_into_any_context():
 def test_context_that_neighbours_share_counts_as_much_as_it_takes(
     task, caching, context
 ):
-    requests, stretches = with_shared_prefix(WORKLOAD.requests, 64)
-    sent = replace(WORKLOAD, requests=requests, stretches=stretches, task=task)
+    sent = workload(100, 5_000, apart_s=0.5, shared=64, task=task)
     good = (run("plan", 1.0), recorded(**caching))
     made = calibrate.calibration_of(
         [good, (failed("off"), recorded())], find_model("llama-3.1-8b"), sent

@@ -8,7 +8,7 @@ from chunkscope.artefacts.figures import figures_row
 from chunkscope.models import find_model
 from chunkscope.planning.request import PlanRequest
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.workload import Request, Workload
+from chunkscope.simulation.workload import Workload, single
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Machine, Run
 from chunkscope.vllm.enums import Task
@@ -24,9 +24,8 @@ ENGINE = {
 }  # fmt: skip
 # Two groups, the first of them with a part of its own for two of three; and one alone.
 WORKLOAD = Workload(
-    requests=tuple(
-        Request(prompt_tokens=100, output_tokens=4, stretch=stretch)
-        for stretch in (0, 1, 1, 2, 2, -1)
+    sessions=tuple(
+        single(100, 4, stretch=stretch) for stretch in (0, 1, 1, 2, 2, -1)
     ),
     stretches=(
         Stretch(parent=-1, tokens=32), Stretch(parent=0, tokens=20), Stretch(parent=-1, tokens=64),
@@ -75,10 +74,10 @@ def test_what_cannot_be_known_is_not_predicted(change) -> None:
 
 
 def test_at_a_rate_only_steps_of_a_known_gpu_can_be_timed() -> None:
-    requests = tuple(
-        replace(r, arrival_s=float(n)) for n, r in enumerate(WORKLOAD.requests)
+    sessions = tuple(
+        replace(one, arrival_s=float(n)) for n, one in enumerate(WORKLOAD.sessions)
     )
-    later = replace(WORKLOAD, requests=requests, arrivals="1/s")
+    later = replace(WORKLOAD, sessions=sessions, arrivals="1/s")
     assert predicted(workload=later) is None
     h200 = Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.28.0")
     assert predicted(workload=later, machine=h200) == (32 + 48 + 64) / 600
@@ -87,8 +86,8 @@ def test_at_a_rate_only_steps_of_a_known_gpu_can_be_timed() -> None:
 def test_what_is_predicted_is_of_the_kv_cache_that_the_engine_has() -> None:
     """Its facts do not say that it is of 8 bits, no setting how much memory it was given."""
     h200 = Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.28.0")
-    requests = tuple(replace(r, output_tokens=99) for r in WORKLOAD.requests * 200)
-    many = replace(WORKLOAD, requests=requests)
+    sessions = tuple(single(100, 99, stretch=r.stretch) for r in WORKLOAD.requests)
+    many = replace(WORKLOAD, sessions=sessions * 200)
 
     def of(dtype: str | None, share: float) -> Run:
         asked = {**ENGINE, "gpu_memory_utilization": share, "max_model_len": 256}

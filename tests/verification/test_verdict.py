@@ -8,7 +8,7 @@ from chunkscope.artefacts.figures import BY_KEY, MAKESPAN
 from chunkscope.report.words.runs import measured_answer, measured_on
 from chunkscope.report.words.runs import outputs as said_of_outputs
 from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.workload import Request
+from chunkscope.simulation.workload import single
 from chunkscope.verification.outputs import (
     PROMPTS,
     is_noise,
@@ -179,8 +179,8 @@ def test_the_sample_is_spread_over_the_lengths_and_has_the_longest(
     requests, places
 ) -> None:
     lengths = [(7 * n) % 1_000 + 1 for n in range(requests)]
-    sent = tuple(Request(prompt_tokens=n, output_tokens=8) for n in lengths)
-    sample = sample_places(replace(WORKLOAD, requests=sent))
+    sent = tuple(single(tokens, 8) for tokens in lengths)
+    sample = sample_places(replace(WORKLOAD, sessions=sent))
     assert len(sample) == len(set(sample)) == places
     assert lengths.index(max(lengths)) in sample
 

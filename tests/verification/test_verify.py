@@ -11,6 +11,7 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.models import find_model, known_model
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.slo import read_slo
+from chunkscope.simulation.workload import single
 from chunkscope.verification import verify
 from chunkscope.verification.engine_run import EngineJob, EngineRecord
 from chunkscope.verification.prompts import RealPrompt
@@ -54,8 +55,8 @@ def test_the_longest_prompt_and_the_requests_with_short_answers_warm_an_engine_u
     None
 ):
     """The longest prompt decides the peak, though it may not be among the requests."""
-    data, long = profile(data=MIXED), replace(WORKLOAD.requests[0], output_tokens=300)
-    sent = replace(WORKLOAD, requests=(long, *WORKLOAD.requests))
+    data, long = profile(data=MIXED), single(100, 300)
+    sent = replace(WORKLOAD, sessions=(long, *WORKLOAD.sessions))
     assert verify.warm_up(sent, plan(MIXED), data) == [
         (4_000, 1, 0.0, None), (100, 16, 0.0, 0), (100, 8, 0.0, 1), (5_000, 8, 0.0, 2)
     ]  # fmt: skip

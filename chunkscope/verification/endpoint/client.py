@@ -18,7 +18,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.workload import Request, Workload
+from chunkscope.simulation.workload import Request, Workload, single
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
 from chunkscope.verification.endpoint.server import (
@@ -352,8 +352,9 @@ class _Client:
         pairs = zip(requests, lengths, strict=True)
         return replace(
             self.workload,
-            requests=tuple(
-                replace(request, prompt_tokens=n or 1) for request, n in pairs
+            sessions=tuple(
+                single(n or 1, one.output_tokens, one.arrival_s, one.stretch)
+                for one, n in pairs
             ),
         )
 

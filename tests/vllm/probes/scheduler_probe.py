@@ -2,7 +2,8 @@
 
 Reads [{"engine": {...}, "requests": [...], "stretches": [...]}, ...] from stdin as JSON. No model
 is loaded: a made-up result ends each step. A request comes before the step `comes_at`; its prompt
-begins with its `stretch` and those before it, or it brings its `prompt_ids`. With a `concurrency`
+begins with its `stretch` and those before it, or it brings its `prompt_ids`. Its `turns` follow
+when the answer is there and so many steps have passed as the user thinks. With a `concurrency`
 it also waits until fewer than so many are under way: a closed loop. With `async_scheduling` a step
 is scheduled before the result of the one before is there.
 """
@@ -10,6 +11,7 @@ is scheduled before the result of the one before is there.
 import dataclasses
 import inspect
 import json
+import math
 import os
 import sys
 import tempfile
@@ -131,20 +133,27 @@ class Machine:
         hasher = kv_cache_utils.get_request_block_hasher(
             engine["block_size"], sha256_cbor
         )
-        coming = deque(enumerate(workload["requests"]))
-        steps, flying, turn = [], deque(), 0
+        coming = deque(_first_turns(workload))
+        thinking = []  # turns that follow, and the step before which each comes
+        steps, flying, turn, sessions = [], deque(), 0, {}
         most = workload.get("concurrency") or len(coming)
-        while (coming or scheduler.has_unfinished_requests()) and turn < MOST_STEPS:
-            while (
-                coming
-                and coming[0][1]["comes_at"] <= turn
-                and len(scheduler.requests) < most
-            ):
-                place, asked = coming.popleft()
-                scheduler.add_request(
-                    _request(place, asked, workload["stretches"], hasher)
-                )
-            turn += 1
+        while turn < MOST_STEPS:
+            if not (coming or thinking or scheduler.has_unfinished_requests()):
+                break
+            # Turns that follow are sent first, as it is with the simulator's clock.
+            while thinking or coming:
+                thinking.sort(key=lambda one: (one[0], one[1].place))
+                is_free = coming and len(scheduler.requests) < most
+                first_s = coming[0].asked["comes_at"] if is_free else math.inf
+                think_s = thinking[0][0] if thinking else math.inf
+                if min(first_s, think_s) > turn:
+                    break
+                if think_s <= first_s:
+                    session = thinking.pop(0)[1]
+                else:
+                    session = coming.popleft()
+                sessions[f"{session.place:06}"] = session
+                scheduler.add_request(_request(session, hasher))
             before = Before(scheduler)
             out = scheduler.schedule()
             if out.total_num_scheduled_tokens:
@@ -154,7 +163,38 @@ class Machine:
             )
             while len(flying) > (1 if engine["async_scheduling"] else 0):
                 _finish(scheduler, *flying.popleft())
+            for name in [name for name in sessions if name not in scheduler.requests]:
+                session = sessions.pop(name)
+                if session.later:
+                    comes_at = turn + session.later[0]["think"]
+                    thinking.append((comes_at, session.next_turn()))
+            turn += 1
         return steps
+
+
+class Session:
+    """One turn of a session: the ids of its prompt, and the turns that follow."""
+
+    def __init__(self, place, asked, prompt, output, later):
+        self.place, self.asked, self.later = place, asked, later
+        self.prompt, self.output = prompt, output
+
+    def next_turn(self):
+        turn, *later = self.later
+        answer = [FIRST_OWN_TOKEN + 2 * self.place + 1] * self.output
+        place = self.place + 1
+        new = [FIRST_OWN_TOKEN + 2 * place] * turn["new"]
+        prompt = self.prompt + answer + new
+        return Session(place, self.asked, prompt, turn["output"], later)
+
+
+def _first_turns(workload):
+    place = 0
+    for asked in workload["requests"]:
+        prompt = asked.get("prompt_ids") or _prompt(place, asked, workload["stretches"])
+        later = asked.get("turns", [])
+        yield Session(place, asked, prompt, asked["output"], later)
+        place += 1 + len(later)
 
 
 def _known(kind, **values):
@@ -166,21 +206,20 @@ def _known(kind, **values):
     }
 
 
-def _request(place, asked, stretches, hasher):
+def _request(session, hasher):
     params = SamplingParams(
         ignore_eos=True,
-        max_tokens=asked["output"],
-        prompt_logprobs=1 if asked["prompt_logprobs"] else None,
+        max_tokens=session.output,
+        prompt_logprobs=1 if session.asked["prompt_logprobs"] else None,
     )
     params.update_from_generation_config({}, 2)
     return Request(
         **_known(Request, eos_token_id=2),
-        request_id=f"{place:06}",
-        prompt_token_ids=asked.get("prompt_ids") or _prompt(place, asked, stretches),
+        request_id=f"{session.place:06}",
+        prompt_token_ids=session.prompt,
         sampling_params=params,
         pooling_params=None,
-        arrival_time=float(place),
-        priority=asked["priority"],
+        arrival_time=float(session.place),
         block_hasher=hasher,
     )
 

@@ -1,0 +1,432 @@
+"""A workload through the scheduler, with a clock: what a setting does, in seconds.
+
+A step: the host prepares and launches it, the GPU computes, the host hands out its
+tokens. With async scheduling the host launches a step before it asks for the result of
+the one before: the two work side by side, and a token is late by whatever the host does
+first.
+"""
+
+from bisect import bisect
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from chunkscope.errors import InputError, MissingError
+from chunkscope.hardware.step_time import AttentionWindow, StepModel
+from chunkscope.prefixes.sharing import Path, PathPart, block_paths, read_together
+from chunkscope.simulation.kv_cache import GroupBlocks
+from chunkscope.simulation.policies import adapted_chunk
+from chunkscope.simulation.requests import NO_END, RequestState, Step
+from chunkscope.simulation.result import (
+    Gaps,
+    PromptChunk,
+    ReplicaRun,
+    SimulatedRun,
+    TimelineStep,
+    simulated_run,
+)
+from chunkscope.simulation.scheduler import Scheduler
+from chunkscope.simulation.slo import Slo
+from chunkscope.simulation.workload import Workload
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.enums import ChunkPolicy
+from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import KvPool, Settings, check_sizes
+
+
+class StepSeconds(NamedTuple):
+    """How long a step takes: on the GPU, and on the host in three parts."""
+
+    gpu: float
+    prepare: float
+    launch: float
+    hand_out: float
+
+
+StepTimes = Callable[[Step], StepSeconds]
+
+
+def simulate(  # noqa: PLR0913  (all by name)
+    workload: Workload,
+    settings: Settings,
+    engine: Deployment,
+    step_times: StepModel | StepTimes | None = None,
+    *,
+    limits: Slo = (),
+    policy: ChunkPolicy = ChunkPolicy.VLLM,
+    timeline: int = 0,
+    kv_pool: KvPool | None = None,
+    async_scheduling: bool | None = None,
+) -> SimulatedRun:
+    """What becomes of a workload under these settings; the same every time.
+
+    `step_times` None: the roofline's for this model and GPU. `kv_pool` None: the memory
+    that is left. `async_scheduling` None: as this version of vLLM does it. The first
+    `timeline` steps are kept to be shown. Of several replicas in data parallel each
+    gets every n-th session.
+    """
+    settings = engine.effective(settings)
+    if settings.max_num_batched_tokens is None or settings.max_num_seqs is None:
+        raise _not_known("vLLM's defaults are not known without a GPU")
+    rules = engine.release.rules
+    if async_scheduling is not None:
+        rules = replace(rules, async_scheduling=async_scheduling)
+    pool = kv_pool or usual_pool(settings, engine)
+    window = AttentionWindow()
+    if step_times is None:
+        step_times = usual_step_model(settings, engine)
+    if isinstance(step_times, StepModel):
+        window = step_times.window
+        step_times = ModelTimes(step_times, workload, settings)
+    check_sizes(settings, checks_threshold=rules.checks_threshold)
+    check_requests(workload, settings, pool, rules)
+    sessions = session_states(workload, pool.block_size)
+    concurrency = workload.concurrency or len(sessions)
+    count = min(settings.parallel.data, len(sessions), concurrency)
+    replicas = []
+    for number in range(count):
+        own = sessions[number::count]
+        scheduler = Scheduler(
+            settings,
+            pool,
+            rules,
+            window=window,
+            policy=policy,
+        )
+        replica = Replica(
+            scheduler,
+            Clock(step_times, start=sessions[0].arrival_s),
+            Arrivals(own, -(-(concurrency - number) // count)),
+            timeline=timeline if number == 0 else 0,
+        )
+        replicas.append(replica.run())
+    return simulated_run(
+        workload, settings, pool, replicas, limits=limits, policy=policy
+    )
+
+
+def usual_pool(settings: Settings, engine: Deployment) -> KvPool:
+    """The KV cache that the memory model leaves."""
+    memory = engine.memory(settings)
+    if memory is None:
+        raise _not_known(
+            "the size of the KV cache is not known without a model and a GPU"
+        )
+    return engine.kv_pool(settings, max(1, memory.kv_cache_tokens))
+
+
+def usual_step_model(settings: Settings, engine: Deployment) -> StepModel:
+    """The roofline of this model and GPU."""
+    model = engine.step_model(settings)
+    if model is None:
+        raise _not_known(
+            "how long a step takes is not known without a model and a known GPU"
+        )
+    return model
+
+
+def _not_known(what: str) -> MissingError:
+    hint = "plan for both: `chunkscope recommend --model llama-3.1-8b --gpu h200`"
+    return MissingError(what, hint=hint)
+
+
+class ModelTimes:
+    """The step times of a model. Blocks that neighbours share are read faster."""
+
+    def __init__(
+        self, model: StepModel, workload: Workload, settings: Settings
+    ) -> None:
+        share = 0.0
+        if workload.stretches and settings.enable_prefix_caching:
+            requests = workload.requests
+            if len(workload.likelihoods) < len(requests):
+                share = read_together(requests, workload.stretches)
+        self._model = with_graphs(model.sharing(share), settings)
+
+    def __call__(self, step: Step) -> StepSeconds:
+        model = self._model
+        tokens = step.total_num_scheduled_tokens
+        requests = step.prefill_requests + step.decode_requests
+        gpu_s = model.gpu_s(
+            tokens, step.prefill_pairs, step.decode_context_tokens, requests
+        )
+        host = model.host_parts(tokens, requests, step.prefill_requests)
+        return StepSeconds(gpu_s, *host)
+
+
+def with_graphs(model: StepModel, settings: Settings) -> StepModel:
+    """Steps of up to so many tokens replay a CUDA graph: as many as are asked for, or
+    vLLM's own number, which ends at twice max_num_seqs."""
+    tokens = settings.max_cudagraph_capture_size
+    if tokens is None:
+        tokens = min(model.graphed_tokens, 2 * settings.step_requests)
+    return replace(model, graphed_tokens=min(tokens, settings.step_tokens))
+
+
+# -- requests ------------------------------------------------------------------
+
+
+def check_requests(
+    workload: Workload, settings: Settings, pool: KvPool, rules: Rules
+) -> None:
+    """InputError where no engine could ever serve the longest request with this
+    setting."""
+    if not workload.sessions:
+        raise InputError("there are no requests", hint="is the profile or trace empty?")
+    tokens = place = requests = 0
+    for session in workload.sessions:
+        requests += len(session.turns)
+        if session.tokens > tokens:  # with its last turn
+            tokens, place = session.tokens, requests
+    limit = settings.max_model_len
+    blocks = GroupBlocks(settings, pool, rules)
+    # The last token is never read back: it needs no room.
+    if blocks.to_reserve(tokens - 1) > pool.num_blocks:
+        held = bisect(range(tokens), pool.num_blocks, key=blocks.to_reserve) - 1
+        why = f"{tokens - 1:,} tokens, and the KV cache holds {max(0, held):,} of one"
+        hint = "plan for a GPU with more memory, or leave such requests out"
+        raise InputError(f"request {place:,} can never fit: {why} request", hint=hint)
+    if limit is not None and tokens > limit:
+        raise InputError(
+            f"request {place:,} has {tokens:,} tokens, max_model_len is {limit:,}"
+        )
+    # A request that is preempted at its end is read again whole, with all but its last
+    # token.
+    chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
+    if not chunked and tokens - 1 > settings.step_tokens:
+        raise InputError(
+            f"request {place:,} may have {tokens - 1:,} tokens to read, and with "
+            f"chunking off one step takes {settings.step_tokens:,}",
+            hint="raise the budget to max_model_len, or leave chunking on",
+        )
+
+
+def session_states(workload: Workload, block_size: int) -> list[RequestState]:
+    """The first request of each session, which leads to the next ones."""
+    paths = block_paths(workload.stretches, block_size)
+    scored = workload.likelihoods
+    sessions: list[RequestState] = []
+    place = 0
+    for number, session in enumerate(workload.sessions):
+        # What the first prompt shares, and then what the session has for itself.
+        own = len(workload.stretches) + number
+        shared = paths[session.stretch] if session.stretch >= 0 else ()
+        blocks = session.turns[0].new_tokens // block_size
+        path = session_path(shared, own, blocks)
+        tokens, before = 0, None
+        for turn in session.turns:
+            tokens += turn.new_tokens
+            state = RequestState(
+                id=place,
+                num_prompt_tokens=tokens,
+                max_tokens=turn.output_tokens,
+                arrival_s=session.arrival_s,
+                path=path,
+                skips_cache=place in scored,
+                think_s=turn.think_s,
+            )
+            if before is None:
+                sessions.append(state)
+            else:
+                before.next_turn = state
+            tokens += turn.output_tokens
+            place += 1
+            before = state
+    return sessions
+
+
+def session_path(shared: Path, own: int, blocks: int) -> Path:
+    """A session's blocks: those of its first prompt that it shares, then its own
+    without end."""
+    parts = []
+    for part in shared:
+        if part.start < blocks:
+            parts.append(part._replace(end=min(part.end, blocks)))
+    start = parts[-1].end if parts else 0
+    return (*parts, PathPart(own, start, NO_END))
+
+
+class Arrivals:
+    """Sessions still to come, in their order, and turns whose users think.
+
+    With a `concurrency`, as clients of harnesses have one, a session is sent when
+    another ends: a closed loop. Its time counts from there.
+    """
+
+    def __init__(self, sessions: Sequence[RequestState], concurrency: int) -> None:
+        self._coming = deque(sessions)
+        places = min(concurrency, len(sessions))
+        self._free_since_s = deque([sessions[0].arrival_s] * places)
+        self._thinking: list[tuple[float, int, RequestState]] = []  # a heap, by time
+
+    def __bool__(self) -> bool:
+        return bool(self._coming or self._thinking)
+
+    @property
+    def next_s(self) -> float:
+        """When the next is sent: never, as far as is known, while all are under way."""
+        next_s = inf
+        if self._coming and self._free_since_s:
+            next_s = self._coming[0].arrival_s
+        if self._thinking:
+            next_s = min(next_s, self._thinking[0][0])
+        return next_s
+
+    def due(self, now: float) -> Iterator[RequestState]:
+        """Requests that are sent by now."""
+        while self.next_s <= now:
+            if self._thinking and self._thinking[0][0] == self.next_s:
+                _, _, request = heappop(self._thinking)
+            else:
+                request = self._coming.popleft()
+                free_s = self._free_since_s.popleft()
+                request.arrival_s = max(request.arrival_s, free_s)
+            yield request
+
+    def ended(self, request: RequestState, now: float) -> None:
+        following = request.next_turn
+        if following is None:
+            self._free_since_s.append(now)
+        else:
+            following.arrival_s = now + request.think_s
+            heappush(self._thinking, (following.arrival_s, following.id, following))
+
+
+# -- the run -------------------------------------------------------------------
+
+
+class Clock:
+    """`launch` a step, `finish` the oldest that is launched.
+
+    `gpu_s`: what the GPU computed in all; where all requests come at once, as long as
+    the run would take with a host that takes no time.
+    """
+
+    def __init__(self, step_times: StepTimes, start: float) -> None:
+        self.now = self._gpu_free = start
+        self.ends: list[float] = []  # of steps that are finished
+        self.gaps = Gaps()
+        self.gpu_s = 0.0
+        self.tokens = 0
+        self._step_times = step_times
+        self.launched: deque[Launched] = deque()
+
+    def launch(self, step: Step) -> None:
+        """Kernel by kernel, the GPU cannot be done before the last is launched."""
+        seconds = self._step_times(step)
+        launched = self.now
+        ready = launched + seconds.prepare
+        self.now = ready + seconds.launch
+        computed = max(self._gpu_free, ready) + seconds.gpu
+        self._gpu_free = max(computed, self.now)
+        self.launched.append(Launched(step, launched, self._gpu_free, seconds.hand_out))
+        self.tokens += step.total_num_scheduled_tokens
+        self.gpu_s += seconds.gpu
+
+    def finish(self) -> tuple[Step, float]:
+        """The tokens that a step gives are there at its end; how long it took."""
+        step, launched, computed, hand_out = self.launched.popleft()
+        before = self.ends[-1] if self.ends else launched
+        self.now = max(computed, self.now) + hand_out
+        if step.decoding_on:
+            self.gaps.add(self.now - before, step.decoding_on)
+        for last_step in step.resumed:
+            self.gaps.add(self.now - self.ends[last_step])
+        self.ends.append(self.now)
+        return step, self.now - max(launched, before)
+
+
+class Launched(NamedTuple):
+    """A step that runs: when it was launched and will be computed, and handing out its
+    tokens."""
+
+    step: Step
+    launched_s: float
+    computed_s: float
+    hand_out_s: float
+
+
+class Replica:
+    """One scheduler with its clock: the only one, or one of several."""
+
+    def __init__(
+        self, scheduler: Scheduler, clock: Clock, arrivals: Arrivals, *, timeline: int
+    ) -> None:
+        self._scheduler, self._clock, self._arrivals = scheduler, clock, arrivals
+        self._timeline: list[TimelineStep] = []
+        self._timeline_steps = timeline
+        self._requests: list[RequestState] = []
+        self._preemptions = self._most_running = 0
+        # With async scheduling a step is launched before the result of the last is
+        # there.
+        self._lag = 1 if scheduler.rules.async_scheduling else 0
+
+    def run(self) -> ReplicaRun:
+        scheduler, clock, arrivals = self._scheduler, self._clock, self._arrivals
+        start = clock.now
+        while clock.launched or scheduler.running or scheduler.waiting or arrivals:
+            for request in arrivals.due(clock.now):
+                scheduler.waiting.append(request)
+                self._requests.append(request)
+            self._take_step()
+        return ReplicaRun(
+            requests=self._requests,
+            start_s=start,
+            ends_s=clock.ends,
+            gaps=clock.gaps,
+            gpu_s=clock.gpu_s,
+            tokens=clock.tokens,
+            preemptions=self._preemptions,
+            most_running=self._most_running,
+            timeline=self._timeline,
+        )
+
+    def _take_step(self) -> None:
+        scheduler, clock = self._scheduler, self._clock
+        step = scheduler.schedule()
+        self._preemptions += len(step.preempted)
+        if step:
+            clock.launch(step)
+            self._most_running = max(self._most_running, len(scheduler.running))
+            if step.number < self._timeline_steps:
+                self._timeline.append(timeline_step(step, len(scheduler.waiting)))
+        elif not clock.launched and not step.preempted:
+            if not self._arrivals:
+                raise AssertionError("nothing can be scheduled, and nothing is to come")
+            clock.now = self._arrivals.next_s
+        lag = self._lag if step else 0
+        while len(clock.launched) > lag:
+            self._finish()
+
+    def _finish(self) -> None:
+        step, seconds = self._clock.finish()
+        scheduler = self._scheduler
+        if scheduler.policy is ChunkPolicy.ADAPTIVE:
+            chunk = scheduler.adaptive_chunk
+            scheduler.adaptive_chunk = adapted_chunk(
+                chunk, step, seconds, scheduler.settings
+            )
+        if step.ended:
+            scheduler.update_from_output(step)
+            for request in step.ended:
+                self._arrivals.ended(request, self._clock.now)
+
+
+def timeline_step(step: Step, waiting: int) -> TimelineStep:
+    """Its times are not known yet."""
+    chunks = []
+    for request, tokens in step.num_scheduled_tokens.items():
+        end = request.num_computed_tokens
+        if end <= request.num_prompt_tokens:
+            prompt_tokens = request.num_prompt_tokens
+            chunks.append(PromptChunk(request.id, end - tokens, end, prompt_tokens))
+    return TimelineStep(
+        number=step.number,
+        decode_requests=step.decode_requests,
+        chunks=tuple(chunks),
+        waiting=waiting,
+        preempted=tuple(request.id for request in step.preempted),
+    )
