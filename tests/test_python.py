@@ -18,7 +18,7 @@ from chunkscope.planning.predict import SimulateOptions
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.request import PlanRequest
 from chunkscope.report.words.plan import answer
-from chunkscope.verification.verify import VerifyOptions
+from chunkscope.verification.options import VerifyOptions
 from chunkscope.vllm.settings import Settings
 from tests.commands.helpers import chunkscope as command
 from tests.commands.test_surface import COMMANDS

@@ -101,7 +101,6 @@ FIGURES = (
     ),
     Figure("device_peak_gib", "device peak", SIZE, _LESS, True, "device_peak"),
     Figure("kv_cache_tokens", "KV cache tokens", COUNT, _MORE, True),
-    Figure("predicted_activation_gib", "activation peak, predicted", SIZE, once=True),
     Figure("predicted.kv_cache_tokens", "KV cache tokens, predicted", COUNT, once=True),
     Figure("kv_concurrency", "requests of max_model_len at once", MANY, _MORE, True),
     Figure("steps", "steps", COUNT),

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.planning.plan import Plan
     from chunkscope.simulation.result import Simulation
+    from chunkscope.verification.options import Report
     from chunkscope.verification.result import Verification
-    from chunkscope.verification.verify import Report
 
 T = TypeVar("T")
 Name = str | os.PathLike[str]
@@ -137,16 +137,16 @@ def verify(
 ) -> "Verification":
     """Measure the plan on a real engine, or a running server at `endpoint`."""
     from chunkscope.planning.plan import Plan
-    from chunkscope.verification.verify import VerifyOptions, verify_endpoint
+    from chunkscope.verification.options import VerifyOptions
     from chunkscope.verification.verify import verify as run
+    from chunkscope.verification.verify import verify_endpoint
 
-    profile, options = profile_of(plan, profile), filled(VerifyOptions, given, "verify")
+    profile = profile_of(plan, profile)
+    options = filled(VerifyOptions, {**given, "model": model}, "verify")
     plan = Plan.load(plan)
     if endpoint is not None:
-        return verify_endpoint(
-            endpoint, plan, profile, options, model=model, report=report
-        )
-    return run(plan, profile, options, model=model, report=report, resume=resume)
+        return verify_endpoint(endpoint, plan, profile, options, report)
+    return run(plan, profile, options, report, resume)
 
 
 def report(

@@ -69,7 +69,7 @@ def verify(
     given = locals()
     from chunkscope.planning.plan import Plan
     from chunkscope.report.words.runs import failure, measured_elsewhere
-    from chunkscope.verification.verify import Report, VerifyOptions
+    from chunkscope.verification.options import Report, VerifyOptions
 
     options = opt.settled(verify, given, VerifyOptions)
     options["profile"] = api.profile_of(plan, profile or None)

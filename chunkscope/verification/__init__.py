@@ -1,1 +1,1 @@
-"""What does happen: a plan's settings on a real engine or server, measured and compared."""
+"""What does happen: settings on a real engine or server, measured and compared."""

@@ -1,7 +1,8 @@
-"""Steps that were measured -> the calibration file that `simulate` fits its step times to."""
+"""Steps that were measured -> the calibration that `simulate` fits step times to."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,91 +12,108 @@ from chunkscope.models.shape import ModelShape
 from chunkscope.prefixes.sharing import read_together
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.engine_run import EngineRecord
+from chunkscope.verification.latencies import EngineSteps
 from chunkscope.verification.result import Run
+from chunkscope.verification.task import Burst, TaskRequest
 from chunkscope.vllm.enums import Task
 
 STEPS_PER_RUN = 3_000  # enough to fit a dozen numbers, and small enough to commit
 BURSTS = "bursts"  # in place of a setting's name
-# Many requests with short prompts, few with long ones: (requests, prompt tokens, output tokens).
+OUTPUT = 16  # tokens of each answer in a burst
+# Requests of a burst, by the tokens of their prompts: many short ones, few long ones.
 # The cheapest come first: those that would take too long are left out.
-SHAPES = (
-    (1_024, 16, 16),
-    (512, 32, 16),
-    (256, 64, 16),
-    (64, 512, 16),
-    (8, 4_096, 16),
-    (1, 32_768, 16),
-)
+COUNTS = {16: 1_024, 32: 512, 64: 256, 512: 64, 4_096: 8, 32_768: 1}
+
+Measured = tuple[Run, EngineRecord]
 
 
-def bursts_for(max_model_len: int) -> list[tuple[int, int, int]]:
-    """What is sent after the repeats, so that any workload shows what every kind of step costs."""
+def bursts_for(max_model_len: int, *, is_scored: bool = False) -> list[Burst]:
+    """What is sent after the repeats: any workload then shows what every step costs."""
     longest = max_model_len - 1
-    return [
-        (count, max(1, min(prompt, longest - output)), min(output, longest))
-        for count, prompt, output in SHAPES
-    ]
+    output = min(OUTPUT, longest)
+    bursts = []
+    for tokens, count in COUNTS.items():
+        prompt = max(1, min(tokens, longest - OUTPUT))
+        request = TaskRequest(
+            prompt_tokens=prompt, output_tokens=output, is_scored=is_scored
+        )
+        bursts.append(Burst(count=count, request=request))
+    return bursts
 
 
 def calibration_of(
-    measured: Sequence[tuple[Run, EngineRecord]], shape: ModelShape, workload: Workload
+    measured: Sequence[Measured], shape: ModelShape, workload: Workload
 ) -> Calibration | None:
     """All steps of the runs that went well; None when there were none."""
     good = [(run, record) for run, record in measured if run.ok]
-    rows = [
-        (run.setting, row)
-        for run, record in good
-        for row in timed_steps(
-            record.steps, context_weight=_context_weight(record, workload)
-        )
-    ]
-    rows += [(BURSTS, row) for _, record in good for row in timed_steps(record.bursts)]
-    if not rows or (machine := good[0][1].machine) is None:
+    samples: dict[str, list[Any]] = {name: [] for name in ("setting", *COLUMNS)}
+    for run, record in good:
+        weight = _context_weight(record, workload)
+        _add(samples, run.setting, timed_steps(record.steps, context_weight=weight))
+    for _, record in good:
+        _add(samples, BURSTS, timed_steps(record.bursts))
+    if not samples["setting"]:
         return None
-    record, tp = good[0][1], good[0][0].settings.parallel.tensor
-    columns = {name: tuple(row[i] for _, row in rows) for i, name in enumerate(COLUMNS)}
+    run, record = good[0]
+    if record.machine is None:
+        return None
+    columns = {name: tuple(values) for name, values in samples.items()}
     return Calibration(
-        gpu=machine.gpu or "cpu",
-        device=machine.device,
+        gpu=record.machine.gpu or "cpu",
+        device=record.machine.device,
         model=shape,
-        tp=tp,
-        vllm=machine.vllm or "",
+        tp=run.settings.parallel.tensor,
+        vllm=record.machine.vllm or "",
         eager=bool(record.engine.get("enforce_eager")),
         async_scheduling=record.engine.get("async_scheduling"),
-        steps=StepSamples(setting=tuple(setting for setting, _ in rows), **columns),
+        steps=StepSamples(**columns),
     )
 
 
+def _add(
+    samples: dict[str, list[Any]], setting: str, rows: Sequence[dict[str, Any]]
+) -> None:
+    """Add rows to the columns, as those of a setting."""
+    for row in rows:
+        samples["setting"].append(setting)
+        for name in COLUMNS:
+            samples[name].append(row[name])
+
+
 def _context_weight(record: EngineRecord, workload: Workload) -> float:
-    """How much of the context would take as long, if no request read what its neighbour does."""
+    """The share of the context that costs time: neighbours share some of it."""
     is_shared = record.engine.get("enable_prefix_caching", True)
     if workload.task is Task.LOGLIKELIHOOD or not is_shared:
         return 1.0
-    return 1 - (1 - READ_AGAIN) * read_together(workload.requests, workload.stretches)
+    shared = read_together(workload.requests, workload.stretches)
+    return 1 - (1 - READ_AGAIN) * shared
 
 
 def timed_steps(
-    repeats: Sequence[dict[str, Any]], *, context_weight: float = 1.0
-) -> list[tuple[Any, ...]]:
+    repeats: Sequence[EngineSteps], *, context_weight: float = 1.0
+) -> list[dict[str, Any]]:
     """Every step with a known duration, thinned when there are very many."""
-    timed = [
-        row
-        for repeat in repeats
-        for row in zip(*(repeat[name] for name in COLUMNS), strict=True)
-        if row[-1] is not None and row[-1] > 0
-    ]
-    every = -(-len(timed) // STEPS_PER_RUN) if timed else 1
-    return [
-        (*row[:-2], round(row[-2] * context_weight), round(row[-1], 7))
-        for row in timed[::every]
-    ]
+    timed = []
+    for repeat in repeats:
+        columns = asdict(repeat)
+        for number, seconds in enumerate(repeat.duration_s):
+            if seconds is not None and seconds > 0:
+                timed.append({name: columns[name][number] for name in COLUMNS})
+    every = max(1, -(-len(timed) // STEPS_PER_RUN))
+    thinned = timed[::every]
+    for row in thinned:
+        row["duration_s"] = round(row["duration_s"], 7)
+        context = row["decode_context_tokens"] * context_weight
+        row["decode_context_tokens"] = round(context)
+    return thinned
 
 
 def calibration_path(folder: Path, calibration: Calibration) -> Path:
     """`calibration-nvidia-h200-llama-3.1-8b.json`"""
-    names = (calibration.gpu, Path(calibration.model.name).name)
-    slugs = (
-        re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "model"
-        for name in names
-    )
-    return folder / f"calibration-{'-'.join(slugs)}.json"
+    model = Path(calibration.model.name).name
+    return folder / f"calibration-{_slug(calibration.gpu)}-{_slug(model)}.json"
+
+
+def _slug(name: str) -> str:
+    """`NVIDIA H200` -> `nvidia-h200`"""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "model"

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from chunkscope.errors import InputError
 from chunkscope.vllm.check import PROGRAM
@@ -24,10 +24,11 @@ class EngineProcess:
     """An engine that runs. Its guard leads the process group."""
 
     def __init__(self, guard: "subprocess.Popen[bytes]", events: int) -> None:
-        self._guard, self._events = guard, events
+        self._guard = guard
+        self._events = events
 
     def events(self) -> Iterator[dict[str, Any] | None]:
-        """What the engine tells, and None whenever it tells nothing for a while, till it ends."""
+        """What the engine tells until it ends; None after each silent moment."""
         pending = b""
         while True:
             ready, _, _ = select.select([self._events], [], [], TICK_S)
@@ -38,15 +39,32 @@ class EngineProcess:
             if not read:
                 return
             *lines, pending = (pending + read).split(b"\n")
-            yield from (json.loads(line) for line in lines)
+            for line in lines:
+                yield json.loads(line)
 
     def exit_code(self) -> int:
-        """Wait for the end. Negative for a signal, which the guard gives as 128 and the signal."""
+        """Wait for the end: the code, or the negative number of a signal.
+
+        The guard gives a signal as 128 and its number.
+        """
         try:
             code = self._guard.wait(GOODBYE_S)
         except subprocess.TimeoutExpired:
             return 1
-        return 128 - code if code - 128 in set(signal.Signals) else code
+        signals = {number.value for number in signal.Signals}
+        return 128 - code if code - 128 in signals else code
+
+    def end(self) -> None:
+        """End the engine: the guard kills its group when its stdin closes."""
+        with suppress(OSError):
+            if self._guard.stdin:
+                self._guard.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._guard.wait(GOODBYE_S)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._guard.pid, signal.SIGKILL)
+        self._guard.wait()
+        os.close(self._events)
 
 
 @contextmanager
@@ -54,52 +72,52 @@ def engine_process(
     python: str, task: dict[str, Any], log: Path
 ) -> Iterator[EngineProcess]:
     """When this context is left, nothing of the engine is left either."""
-    with (
-        tempfile.TemporaryFile() as file
-    ):  # without a name: it goes with chunkscope, however
+    # A file without a name goes with chunkscope, however that ends.
+    with tempfile.TemporaryFile() as file:
+        _write(task, file, log)
+        process = _started(python, file, log)
         try:
-            file.write(json.dumps(task).encode())
-            file.seek(0)
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_bytes(b"")
-        except OSError as error:
-            raise InputError(
-                f"cannot write {error.filename or tempfile.gettempdir()}: {error.strerror}",
-                hint="choose another place with --output",
-            ) from error
-        guard = [
-            sys.executable,
-            "-I",
-            str(INSIDE / "chunkscope_guard.py"),
-            str(log.absolute()),
-        ]
-        events, write = os.pipe()
-        folders = (str(INSIDE), str(PROGRAM.parent), os.environ.get("PYTHONPATH", ""))
-        environment = {
-            "PYTHONPATH": os.pathsep.join(filter(None, folders)),
-            "CHUNKSCOPE_EVENTS_FD": str(write),
-            "CHUNKSCOPE_TASK_FD": str(file.fileno()),
-            "VLLM_NO_USAGE_STATS": "1",  # nothing is sent anywhere
-            "PYTHONUNBUFFERED": "1",
-        }
-        running = subprocess.Popen(  # noqa: S603
-            [*guard, python, str(INSIDE / "chunkscope_engine.py")],
-            stdin=subprocess.PIPE,
-            env={**os.environ, **environment},
-            pass_fds=[write, file.fileno()],
-            start_new_session=True,
-        )
-        os.close(write)
-        try:
-            yield EngineProcess(running, events)
+            yield process
         finally:
-            # Closing its stdin makes the guard kill the group; whatever is left then is killed.
-            with suppress(OSError):
-                if running.stdin:
-                    running.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                running.wait(GOODBYE_S)
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(running.pid, signal.SIGKILL)
-            running.wait()
-            os.close(events)
+            process.end()
+
+
+def _write(task: dict[str, Any], file: IO[bytes], log: Path) -> None:
+    try:
+        file.write(json.dumps(task).encode())
+        file.seek(0)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_bytes(b"")
+    except OSError as error:
+        place = error.filename or tempfile.gettempdir()
+        raise InputError(
+            f"cannot write {place}: {error.strerror}",
+            hint="choose another place with --output",
+        ) from error
+
+
+def _started(python: str, task: IO[bytes], log: Path) -> EngineProcess:
+    """The engine's guard, which starts the engine."""
+    guard = [sys.executable, "-I", str(INSIDE / "chunkscope_guard.py")]
+    program = [python, str(INSIDE / "chunkscope_engine.py")]
+    events, write = os.pipe()
+    folders = [str(INSIDE), str(PROGRAM.parent)]
+    if os.environ.get("PYTHONPATH"):
+        folders.append(os.environ["PYTHONPATH"])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(folders),
+        "CHUNKSCOPE_EVENTS_FD": str(write),
+        "CHUNKSCOPE_TASK_FD": str(task.fileno()),
+        "VLLM_NO_USAGE_STATS": "1",  # nothing is sent anywhere
+        "PYTHONUNBUFFERED": "1",
+    }
+    running = subprocess.Popen(  # noqa: S603
+        [*guard, str(log.absolute()), *program],
+        stdin=subprocess.PIPE,
+        env=environment,
+        pass_fds=[write, task.fileno()],
+        start_new_session=True,
+    )
+    os.close(write)
+    return EngineProcess(running, events)

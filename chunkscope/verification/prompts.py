@@ -1,15 +1,14 @@
-"""Real prompts for a workload: rows of the data, each where one of its length is asked for.
+"""Real prompts for a workload: rows of the data, each of about the length asked.
 
-The data is read again as the profile says it was read. Of a sample of the rows each request gets
-the one that comes nearest in length, and its true length.
+The data is read again as the profile says it was read. Of a sample of the rows each
+request gets one that is within 5 % of its length, and then has the row's true length.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,13 +29,21 @@ from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
+from chunkscope.verification.options import VerifyOptions
 from chunkscope.verification.result import PromptSource
+from chunkscope.verification.task import requests_of
 
-ROWS, ROWS_PER_REQUEST = 1_000, 5  # drawn at least
+# Rows that are drawn: so many for each request, and so many at least.
+ROWS_PER_REQUEST = 5
+ROWS = 1_000
+NEAR = 0.05  # share of a request's length by which its row may be longer or shorter
 RANDOM_INSTEAD = "leave --data out: random token ids of the same lengths are sent then"
 
+Content = str | Conversation | SentRequest  # a prompt as the data has it
 
-class RealPrompt(NamedTuple):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealPrompt:
     """`is_complete`: the text has its special tokens in it, as a rendered chat has."""
 
     text: str
@@ -44,58 +51,61 @@ class RealPrompt(NamedTuple):
     is_complete: bool
 
 
-Sent = str | Conversation | SentRequest  # a prompt as the data has it
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What is sent: without prompts, random token ids."""
+
+    workload: Workload
+    prompts: Sequence[RealPrompt] = ()
+    source: PromptSource = field(default_factory=PromptSource)
 
 
 def real_prompts(
-    paths: Sequence[str],
-    profile: Profile,
-    workload: Workload,
-    *,
-    tokenizer: str | None,
-    trust_remote_code: bool,
-    seed: int,
-    listener: Progress,
-) -> tuple[Workload, list[RealPrompt], PromptSource]:
+    workload: Workload, profile: Profile, options: VerifyOptions, listener: Progress
+) -> Sent:
     """The workload with the lengths of real rows, and those rows: one for each request.
 
-    A row is used again only when all have been used; the longest request of the workload is the
-    room there is: answers are cut down before it is exceeded.
+    The longest request of the workload is the room there is: answers are cut down
+    before it is exceeded.
     """
-    if len(workload.requests) > MOST_PROMPTS:
+    requests = requests_of(workload)
+    if len(requests) > MOST_PROMPTS:
         raise UsageError(
             f"--data takes at most {MOST_PROMPTS:,} --requests", hint=RANDOM_INSTEAD
         )
-    options = _repeatable(profile)
-    encoder = Tokenizer(
-        tokenizer or options.tokenizer,
-        chat_date=options.chat_date,
-        trust_remote_code=trust_remote_code,
+    as_analyzed = options_of(profile)
+    tokenizer = Tokenizer(
+        options.tokenizer or as_analyzed.tokenizer,
+        chat_date=as_analyzed.chat_date,
+        trust_remote_code=options.trust_remote_code,
     )
-    if encoder.digest != profile.tokenizer.digest:
+    if tokenizer.digest != profile.tokenizer.digest:
         raise InputError(
-            f"the profile was counted with another tokenizer ({profile.tokenizer.name}) than "
-            f"{encoder.name} here",
-            hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with this one",
+            "the profile was counted with another tokenizer "
+            f"({profile.tokenizer.name}) than {tokenizer.name} here",
+            hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with "
+            "this one",
         )
-    count = max(ROWS, ROWS_PER_REQUEST * len(workload.requests))
     # Names of datasets are not checked: there may be fewer.
-    some = replace(options, names=(), prefix_files=(), select=SelectOptions())
-    with discovered(paths, some, listener) as sources:
-        # Under the names of the profile: a prefix may be for one of them.
-        names = {dataset.path: dataset.name for dataset in profile.datasets}
-        sources = [replace(one, name=names.get(one.path, one.name)) for one in sources]
-        drawn = _encoded(_sampled(sources, options, count, seed), encoder, options)
-    lengths = [len(prompt.ids) for prompt in drawn]
-    _refuse_other_data(lengths, profile)
-    room = max(r.prompt_tokens + r.output_tokens for r in workload.requests)
-    rows = nearest([r.prompt_tokens for r in workload.requests], lengths, room=room)
-    repeated = len(rows) - len(set(rows))
-    source = PromptSource(
-        datasets=tuple(one.name for one in sources), repeated=repeated
+    unnamed = replace(as_analyzed, names=(), prefix_files=(), select=SelectOptions())
+    with discovered(options.data, unnamed, listener) as found:
+        sources = _named(found, profile)
+        count = max(ROWS, ROWS_PER_REQUEST * len(requests))
+        contents = _sample(sources, as_analyzed, count, options.seed)
+        rows = _encoded(contents, tokenizer, as_analyzed)
+    wanted = [request.prompt_tokens for request in requests]
+    lengths = [len(row.ids) for row in rows]
+    room = max(request.tokens for request in requests)
+    places = rows_for(wanted, lengths, room=room)
+    prompts = [rows[place] for place in places]
+    return Sent(
+        workload=_with_prompts(workload, prompts, room),
+        prompts=prompts,
+        source=PromptSource(
+            datasets=tuple(source.name for source in sources),
+            repeated=len(places) - len(set(places)),
+        ),
     )
-    prompts = [drawn[row] for row in rows]
-    return _with_prompts(workload, prompts, room), prompts, source
 
 
 def _with_prompts(
@@ -104,26 +114,24 @@ def _with_prompts(
     """As long as these prompts, which share what they share."""
     packed = [np.array(prompt.ids, "<u4").tobytes() for prompt in prompts]
     sharing = tree_of_prompts(packed, [True] * len(prompts)).sharing()
-    sessions = tuple(
-        single(
-            length,
-            max(1, min(request.output_tokens, room - length)),
-            request.arrival_s,
-            stretch,
-        )
-        for request, length, stretch in zip(
-            workload.requests, sharing.lengths, sharing.ends, strict=True
-        )
-    )
+    sessions = []
+    for place, request in enumerate(workload.requests):
+        length = sharing.lengths[place]
+        output = max(1, min(request.output_tokens, room - length))
+        sessions.append(single(length, output, request.arrival_s, sharing.ends[place]))
     return replace(
-        workload, sessions=sessions, stretches=sharing.stretches, shared_prefix=0
+        workload,
+        sessions=tuple(sessions),
+        stretches=sharing.stretches,
+        shared_prefix=0,
     )
 
 
-# -- as the profile was made ---------------------------------------------------------------------
+# -- as the profile was made -----------------------------------------------------------
 
 
-def _repeatable(profile: Profile) -> AnalyzeOptions:
+def options_of(profile: Profile) -> AnalyzeOptions:
+    """How the profile's data was read; answers are not sent."""
     if profile.tokenizer.kind == "none":
         raise InputError(
             "the profile was made from traces, which have lengths and no texts",
@@ -132,34 +140,31 @@ def _repeatable(profile: Profile) -> AnalyzeOptions:
     if profile.tokenizer.chat_template:
         raise InputError(
             "the profile was made with --chat-template, which it does not keep",
-            hint=f"put it into the tokenizer's folder and analyze again, or {RANDOM_INSTEAD}",
+            hint="put it into the tokenizer's folder and analyze again, or "
+            f"{RANDOM_INSTEAD}",
         )
-    options = profile.options
-    return replace(
-        options, select=replace(options.select, output_field=None)
-    )  # are not sent
+    select = replace(profile.options.select, output_field=None)
+    return replace(profile.options, select=select)
 
 
-def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
-    if any(dataset.sample for dataset in profile.datasets):
-        return  # a sample need not have every length
-    strange = sum(length not in profile.overall.counts for length in lengths)
-    if strange * 2 > len(lengths):
-        raise InputError(
-            f"{strange:,} of {len(lengths):,} prompts have lengths that are not in the profile: "
-            "the data is another, or was read differently",
-            hint="analyze this data, then recommend and verify with the same profile",
-        )
+def _named(sources: Sequence[Source], profile: Profile) -> list[Source]:
+    """Under the names of the profile: a prefix may be for one of them."""
+    names = {dataset.path: dataset.name for dataset in profile.datasets}
+    named = []
+    for source in sources:
+        name = names.get(source.path, source.name)
+        named.append(replace(source, name=name))
+    return named
 
 
-# -- rows ----------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------
 
 
-def _sampled(
+def _sample(
     sources: Sequence[Source], options: AnalyzeOptions, count: int, seed: int
-) -> list[Sent]:
+) -> list[Content]:
     """A seeded sample over all datasets, each row as likely as any other."""
-    rows = chain.from_iterable(_prompts(source, options) for source in sources)
+    rows = chain.from_iterable(_contents(source, options) for source in sources)
     try:
         sample, seen = draw(rows, count, seed)
     finally:
@@ -173,8 +178,10 @@ def _sampled(
     return sample.records
 
 
-def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
-    problems, (prefix, paths) = Problems(), options.for_dataset(source.name)
+def _contents(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
+    """The prompts of a source, without those of which only the length is known."""
+    problems = Problems()
+    prefix, paths = options.for_dataset(source.name)
     with RecordReader(source, options.read, problems) as reader:
         head = reader.head()
         selection = selected(reader, head, paths, {}, prefix=prefix) if head else None
@@ -183,67 +190,145 @@ def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
         columns = sorted(selection.columns) if selection.columns is not None else None
         for chunk in reader.chunks(columns):
             prompts = selection.extract(chunk, problems)
-            rows = zip(prompts.positions, prompts.items, strict=True)
-            # A log may have the length of a request alone.
-            texts = [
-                (n, p) for n, p in rows if not isinstance(getattr(p, "prompt", ""), int)
-            ]
-            yield Chunk(
-                [position for position, _ in texts], [prompt for _, prompt in texts]
-            )
+            positions, contents = [], []
+            for position, content in zip(prompts.positions, prompts.items, strict=True):
+                if not isinstance(getattr(content, "prompt", ""), int):
+                    positions.append(position)
+                    contents.append(content)
+            yield Chunk(positions, contents)
 
 
 def _encoded(
-    prompts: Iterable[Sent], tokenizer: Tokenizer, options: AnalyzeOptions
+    contents: Sequence[Content], tokenizer: Tokenizer, options: AnalyzeOptions
 ) -> list[RealPrompt]:
-    """As they are sent. What the chat template refuses is left out, as it was in the profile."""
-    encoded = []
-    for prompt in prompts:
-        adds = options.special_tokens
-        text: Any = prompt
-        if isinstance(prompt, SentRequest):
-            text, adds = prompt.prompt, adds and prompt.special_tokens
-        elif isinstance(prompt, str) and options.apply_chat_template:
-            text = Conversation([{"role": "user", "content": prompt}])
-        with suppress(TemplateRefused):
-            if not isinstance(text, Conversation):
-                text += prompt.continuation if isinstance(prompt, SentRequest) else ""
-            elif tokenizer.counts_chats_itself:
-                ids, text = tokenizer.mistral_chat.encode(text)
-                encoded.append(RealPrompt(text, ids, is_complete=True))
-                continue
-            else:
-                text, adds = tokenizer.chat_text(text), False
-            ids = tokenizer.encode([text], special_tokens=adds)[0]
-            encoded.append(RealPrompt(text, ids, is_complete=not adds))
-    return encoded
+    """The prompts as they are sent.
 
-
-# -- which row for which request -----------------------------------------------------------------
-
-
-def nearest(wanted: Sequence[int], lengths: Sequence[int], *, room: int) -> list[int]:
-    """For each length the index of a row near it; no row again before all have been used.
-
-    >>> nearest([10, 90], [88, 12, 11], room=100)
-    [2, 0]
+    What the chat template refuses is left out, as in the profile.
     """
-    usable = sorted((n, row) for row, n in enumerate(lengths) if 0 < n < room)
-    if not usable:
-        raise InputError(
-            f"no prompt of this data fits: the longest request of the workload has {room:,} "
-            f"tokens with its answer, the shortest prompt {min(lengths, default=0):,}",
-            hint=RANDOM_INSTEAD,
-        )
-    chosen = [0] * len(wanted)
-    left: list[tuple[int, int]] = []
+    prompts = []
+    for content in contents:
+        with suppress(TemplateRefused):
+            prompts.append(_prompt(content, tokenizer, options))
+    return prompts
+
+
+def _prompt(
+    content: Content, tokenizer: Tokenizer, options: AnalyzeOptions
+) -> RealPrompt:
+    special_tokens = options.special_tokens
+    if isinstance(content, SentRequest):
+        if isinstance(content.prompt, Conversation):
+            return _chat(content.prompt, tokenizer)
+        special_tokens = special_tokens and content.special_tokens
+        text = f"{content.prompt}{content.continuation}"
+    elif isinstance(content, Conversation):
+        return _chat(content, tokenizer)
+    elif options.apply_chat_template:
+        message = {"role": "user", "content": content}
+        return _chat(Conversation([message]), tokenizer)
+    else:
+        text = content
+    ids = tokenizer.encode([text], special_tokens=special_tokens)[0]
+    return RealPrompt(text=text, ids=ids, is_complete=not special_tokens)
+
+
+def _chat(chat: Conversation, tokenizer: Tokenizer) -> RealPrompt:
+    if tokenizer.counts_chats_itself:
+        ids, text = tokenizer.mistral_chat.encode(chat)
+    else:
+        text = tokenizer.chat_text(chat)
+        ids = tokenizer.encode([text], special_tokens=False)[0]
+    return RealPrompt(text=text, ids=ids, is_complete=True)
+
+
+# -- which row for which request -------------------------------------------------------
+
+
+def rows_for(wanted: Sequence[int], lengths: Sequence[int], *, room: int) -> list[int]:
+    """For each length that is wanted a row, the nearest; none again while others do.
+
+    A row does if it is within 5 %. Where there is none, the nearest of all is taken;
+    where that is so of most requests, the data is not that of the profile.
+
+    >>> rows_for([100, 100, 100, 900], [880, 101, 98], room=1_000)
+    [1, 2, 1, 0]
+    """
+    rows = Rows(lengths, room)
+    places = [0] * len(wanted)
     # The longest first: there are few like them, and they decide what is measured.
-    for place in sorted(range(len(wanted)), key=lambda i: -wanted[i]):
-        left = left or list(usable)
-        at = bisect_left(left, (wanted[place], -1))
-        if at == len(left) or (
-            at and wanted[place] - left[at - 1][0] <= left[at][0] - wanted[place]
-        ):
-            at -= 1
-        chosen[place] = left.pop(at)[1]
-    return chosen
+    for number in sorted(range(len(wanted)), key=lambda number: -wanted[number]):
+        places[number] = rows.take(wanted[number])
+    far = 0
+    for length, place in zip(wanted, places, strict=True):
+        if not is_near(lengths[place], length):
+            far += 1
+    if far * 2 > len(wanted):
+        raise InputError(
+            f"for {far:,} of {len(wanted):,} requests there is no prompt within 5 % of "
+            "their length: the data is another than the profile's, or was read "
+            "differently",
+            hint="analyze this data, then recommend and verify with the same profile",
+        )
+    return places
+
+
+def is_near(length: int, wanted: int) -> bool:
+    return abs(length - wanted) <= NEAR * wanted
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Row:
+    length: int
+    place: int  # among the rows that were drawn
+
+
+class Rows:
+    """Rows by length, and which of them are left to be used."""
+
+    def __init__(self, lengths: Sequence[int], room: int) -> None:
+        fitting = []
+        for place, length in enumerate(lengths):
+            if 0 < length < room:
+                fitting.append(Row(length, place))
+        if not fitting:
+            shortest = min(lengths, default=0)
+            raise InputError(
+                "no prompt of this data fits: the longest request of the workload has "
+                f"{room:,} tokens with its answer, the shortest prompt {shortest:,}",
+                hint=RANDOM_INSTEAD,
+            )
+        self._all = sorted(fitting)
+        self._left = list(self._all)
+
+    def take(self, wanted: int) -> int:
+        """The place of a row for a request of this length."""
+        nearest = self._all[_nearest(self._all, wanted)]
+        if self._left:
+            at = _nearest(self._left, wanted)
+            length = self._left[at].length
+            as_near = abs(length - wanted) == abs(nearest.length - wanted)
+            if as_near or is_near(length, wanted):
+                return self._left.pop(at).place
+        # All that would do are used: they may be used again.
+        low = bisect_left(self._all, wanted * (1 - NEAR), key=_length)
+        high = bisect_right(self._all, wanted * (1 + NEAR), key=_length)
+        again = self._all[low:high] or [nearest]
+        begin = bisect_left(self._left, again[0])
+        self._left[begin:begin] = again
+        return self._left.pop(_nearest(self._left, wanted)).place
+
+
+def _length(row: Row) -> int:
+    return row.length
+
+
+def _nearest(rows: Sequence[Row], wanted: int) -> int:
+    """The index of the row nearest in length; of two as near, of the shorter."""
+    at = bisect_left(rows, wanted, key=_length)
+    if at == 0:
+        return 0
+    if at == len(rows):
+        return at - 1
+    below = wanted - rows[at - 1].length
+    above = rows[at].length - wanted
+    return at - 1 if below <= above else at

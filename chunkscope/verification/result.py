@@ -1,5 +1,6 @@
 """What was measured: one run per setting, and the artefact that holds them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +21,7 @@ PLAN, DEFAULT, OFF = "plan", "default", "off"
 
 
 class EngineKind(StrEnum):
-    """What was measured: vLLM in a process of ours, a running server, or `chunkscope demo`."""
+    """What was measured: vLLM in our process, a running server, `chunkscope demo`."""
 
     VLLM = "vllm"
     SERVER = "server"
@@ -29,7 +30,7 @@ class EngineKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """Percentiles 0, 1, ... 100 over all repeats, in seconds; None where there was nothing."""
+    """Percentiles 0 to 100 over all repeats, in seconds; None where nothing came."""
 
     ttft_s: tuple[float, ...]
     itl_s: tuple[float, ...] | None
@@ -37,7 +38,10 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerMemory:
-    """One GPU. `profiled` figures are vLLM's own at start-up, peaks are torch's while running."""
+    """One GPU.
+
+    `profiled` figures are vLLM's own at start-up, peaks are torch's while running.
+    """
 
     rank: int
     activation_peak_gib: float | None
@@ -51,10 +55,11 @@ class WorkerMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutputs:
-    """Greedy answers to a sample of the prompts, by prompt and token, from `--check-outputs`.
+    """Greedy answers to a sample of the prompts, by prompt and token.
 
-    Shares of equal answers: `again` when the same requests are sent to the same engine once more
-    in other batches, `equal` beside the run called `reference` (None: this is the reference).
+    Shares of equal answers: `again` when the same requests are sent to the same engine
+    once more in other batches, `equal` beside the run called `reference` (None: this is
+    the reference).
     """
 
     answers: tuple[tuple[int, ...], ...]
@@ -65,7 +70,10 @@ class RunOutputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One setting. Unless its status is ok, `failure` says what happened and in which phase."""
+    """One setting.
+
+    Unless its status is ok, `failure` says what happened and in which phase.
+    """
 
     setting: str
     settings: Settings
@@ -78,18 +86,11 @@ class Run:
     engine: dict[str, Any] = field(default_factory=dict)  # what vLLM says it runs with
     workers: tuple[WorkerMemory, ...] = ()
     kv_cache_tokens: int | None = None
-    kv_concurrency: float | None = (
-        None  # requests of max_model_len at once, by vLLM's own count
-    )
-    compiled_before: bool = (
-        False  # and found by vLLM: without it a start takes more memory
-    )
+    kv_concurrency: float | None = None  # requests of max_model_len at once, says vLLM
+    compiled_before: bool = False  # and found by vLLM: else a start takes more memory
     predicted: Memory | None = None
-    predicted_activation_gib: float | None = None  # the peak while these requests run
     predicted_figures: Figures | None = None  # by the simulator, of the same requests
-    predicted_prefix_hit_rate: float | None = (
-        None  # the same, with the KV cache that it had
-    )
+    predicted_prefix_hit_rate: float | None = None  # with the KV cache that it had
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
     distribution: Distribution | None = None
@@ -103,18 +104,21 @@ class Run:
 
     @property
     def activation_peak_gib(self) -> float | None:
-        return max(
-            filter(None, (w.activation_peak_gib for w in self.workers)), default=None
-        )
+        """Of the GPU where it was largest."""
+        return largest([worker.activation_peak_gib for worker in self.workers])
 
     @property
     def device_peak_gib(self) -> float | None:
-        return max(
-            filter(None, (w.device_peak_gib for w in self.workers)), default=None
-        )
+        """Of the GPU where it was largest."""
+        return largest([worker.device_peak_gib for worker in self.workers])
 
     def is_called(self, name: str) -> bool:
         return name in (self.setting, *self.same_as)
+
+
+def largest(sizes: Sequence[float | None]) -> float | None:
+    """None where no size is known."""
+    return max((size for size in sizes if size), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +150,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptSource:
-    """Datasets whose prompts were sent, `repeated` of them again; none: random token ids."""
+    """Datasets whose prompts were sent; without any, random token ids were.
+
+    `repeated`: how many prompts were sent more than once.
+    """
 
     datasets: tuple[str, ...] = ()
     repeated: int = 0
@@ -164,8 +171,8 @@ class Conclusion(StrEnum):
 class MeasuredVerdict:
     """What to do after measuring.
 
-    `goal` is the key of the figure that decides, `use` the run whose settings to use (None: none
-    ran), `drop` the plan's arguments that bring nothing.
+    `goal` is the key of the figure that decides, `use` the run whose settings to use
+    (None: none ran), `drop` the plan's arguments that bring nothing.
     """
 
     conclusion: Conclusion
@@ -203,17 +210,17 @@ class Verification(Artefact):
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per setting: what it sets and every figure."""
-        return frame(
-            {
-                "setting": run.setting,
-                "status": run.status.value,
-                **run.settings.given(),
-                **figures_row(run),
-            }
-            for run in self.runs
-        )
+        rows = []
+        for run in self.runs:
+            about = {"setting": run.setting, "status": run.status.value}
+            rows.append({**about, **run.settings.given(), **figures_row(run)})
+        return frame(rows)
 
     def run(self, name: str | None) -> Run | None:
-        return next(
-            (run for run in self.runs if name is not None and run.is_called(name)), None
-        )
+        """The run of that name, or of the same settings under another."""
+        if name is None:
+            return None
+        for run in self.runs:
+            if run.is_called(name):
+                return run
+        return None

@@ -1,4 +1,4 @@
-"""Which settings are compared: the plan's, what it is compared to, and points the user adds."""
+"""Which settings are compared: the plan's, the usual ones, and points the user adds."""
 
 import json
 from collections.abc import Sequence
@@ -16,10 +16,14 @@ from chunkscope.vllm.settings import NAMES, Settings
 
 LENGTH_POLICY = "length-rule"
 USUALLY = (DEFAULT, OFF, LENGTH_POLICY)
-# What every row has in common: the longest request, the GPUs and the numbers of the KV cache.
+# What every row has in common: the longest request, the GPUs and the numbers of the KV
+# cache.
 COMMON = (
-    *("max_model_len", "kv_cache_dtype"),
-    *("tensor_parallel_size", "data_parallel_size", "enable_expert_parallel"),
+    "max_model_len",
+    "kv_cache_dtype",
+    "tensor_parallel_size",
+    "data_parallel_size",
+    "enable_expert_parallel",
 )
 
 
@@ -33,54 +37,63 @@ class SettingRow:
     refused: Note | None = None
 
     def checked(self, installed: Release, longest: int) -> "SettingRow":
-        """`longest`: the tokens of the longest request, which a row must take."""
-        context, refused = self.settings.max_model_len, None
-        if (
-            self.settings.enable_chunked_prefill is False
-            and installed.rules.off_is_ignored
-        ):
+        """The row, refused where this vLLM cannot run it.
+
+        `longest`: tokens of the longest request with its answer.
+        """
+        context = self.settings.max_model_len
+        is_off = self.settings.enable_chunked_prefill is False
+        if is_off and installed.rules.off_is_ignored:
             refused = note("off_is_ignored", vllm=installed.text)
         elif context is not None and context < longest:
             refused = note("context_too_short", max_model_len=context, longest=longest)
+        else:
+            refused = None
         return replace(self, refused=refused)
 
 
 def rows_of(
     plan: Plan, against: Sequence[str], also: Sequence[str] = ()
 ) -> list[SettingRow]:
-    """The plan first: the others are compared with it. Names for the same settings share a row."""
-    planned = plan.settings
-    common = Settings.of({name: getattr(planned, name) for name in COMMON})
-    rows = [SettingRow(name=PLAN, settings=planned)]
-    if planned.enable_chunked_prefill is False and OFF in against:
-        rows = [replace(rows[0], same_as=(OFF,))]  # the plan is to switch it off
-        against = [name for name in against if name != OFF]
-    rows += [
-        SettingRow(name=name, settings=_against(name, plan, common)) for name in against
-    ]
-    rows += [
-        SettingRow(name=text, settings=parse_point(text).over(common)) for text in also
-    ]
-    merged: dict[
-        Settings, SettingRow
-    ] = {}  # a GPU minute is not spent twice on the same settings
+    """The plan first: the others are compared with it.
+
+    Names of equal settings share a row.
+    """
+    values = {name: getattr(plan.settings, name) for name in COMMON}
+    common = Settings.of(values)
+    rows = [SettingRow(name=PLAN, settings=plan.settings)]
+    for name in against:
+        # A plan that switches chunking off is itself what "off" asks for.
+        is_plan = name == OFF and plan.settings.enable_chunked_prefill is False
+        settings = plan.settings if is_plan else _compared(name, plan, common)
+        rows.append(SettingRow(name=name, settings=settings))
+    for text in also:
+        rows.append(SettingRow(name=text, settings=parse_point(text).over(common)))
+    return merged(rows)
+
+
+def merged(rows: Sequence[SettingRow]) -> list[SettingRow]:
+    """One row for equal settings: no GPU minute is spent on the same twice."""
+    by_settings: dict[Settings, SettingRow] = {}
     for row in rows:
-        twin = merged.setdefault(row.settings, row)
+        twin = by_settings.setdefault(row.settings, row)
         if row.name not in (twin.name, *twin.same_as):
-            merged[row.settings] = replace(twin, same_as=(*twin.same_as, row.name))
-    return list(merged.values())
+            same_as = (*twin.same_as, row.name)
+            by_settings[row.settings] = replace(twin, same_as=same_as)
+    return list(by_settings.values())
 
 
-def _against(name: str, plan: Plan, common: Settings) -> Settings:
-    rows = {
-        DEFAULT: common,
-        OFF: replace(common, enable_chunked_prefill=False),
-        LENGTH_POLICY: plan.rule.over(common),
-    }
-    if name not in rows:
-        hint = f"choose from {', '.join(rows)}"
-        raise UsageError(f"--against {name!r}: there is no such setting", hint=hint)
-    return rows[name]
+def _compared(name: str, plan: Plan, common: Settings) -> Settings:
+    if name == DEFAULT:
+        return common
+    if name == OFF:
+        return replace(common, enable_chunked_prefill=False)
+    if name == LENGTH_POLICY:
+        return plan.rule.over(common)
+    raise UsageError(
+        f"--against {name!r}: there is no such setting",
+        hint=f"choose from {', '.join(USUALLY)}",
+    )
 
 
 def parse_point(text: str) -> Settings:
@@ -89,24 +102,25 @@ def parse_point(text: str) -> Settings:
     >>> parse_point("max-num-seqs=64,kv-cache-dtype=fp8").given()
     {'max_num_seqs': 64, 'kv_cache_dtype': 'fp8'}
     """
-    given, hint = (
-        parse_engine_args(text.split(","), option="--also"),
-        f"one of {', '.join(NAMES)}",
-    )
-    if unknown := given.keys() - {*NAMES}:
-        raise UsageError(f"--also {text!r}: there is no {min(unknown)}", hint=hint)
+    values = parse_engine_args(text.split(","), option="--also")
+    for name in values:
+        if name not in NAMES:
+            raise UsageError(
+                f"--also {text!r}: there is no {name}",
+                hint=f"one of {', '.join(NAMES)}",
+            )
     try:
-        settings: Settings = built(Settings, given)
+        settings: Settings = built(Settings, values)
     except ValueError as error:
-        name, hint = (
-            str(error).rpartition("$.")[2].strip("`"),
-            "such as `max-num-seqs=64`",
-        )
+        # "Expected `int | null`, got `str` - at `$.max_num_seqs`"
+        name = str(error).rpartition("$.")[2].strip("`")
         raise UsageError(
-            f"--also {text!r}: {name} has no such value", hint=hint
+            f"--also {text!r}: {name} has no such value",
+            hint="such as `max-num-seqs=64`",
         ) from None
-    for name in settings.given().keys() & set(POSITIVE):
-        if given[name] < 1:
+    for name in POSITIVE:
+        value = getattr(settings, name)
+        if value is not None and value < 1:
             raise UsageError(f"--also {text!r}: {name} must be at least 1")
     return settings
 
@@ -119,18 +133,20 @@ def parse_engine_args(
     >>> parse_engine_args(["dtype=float32", "swap-space=2"])
     {'dtype': 'float32', 'swap_space': 2}
     """
-    parsed: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for text in texts:
-        key, _, value = (
-            part.strip() for part in text.strip().lstrip("-").partition("=")
-        )
-        if not key or not value:
+        name, _, value = text.strip().lstrip("-").partition("=")
+        if not name.strip() or not value.strip():
             raise UsageError(
                 f"{option} {text!r} has no value",
                 hint=f"write it as `{option} max-num-seqs=64`",
             )
-        try:
-            parsed[key.replace("-", "_")] = json.loads(value)
-        except ValueError:
-            parsed[key.replace("-", "_")] = value
-    return parsed
+        arguments[name.strip().replace("-", "_")] = _json_or_text(value.strip())
+    return arguments
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

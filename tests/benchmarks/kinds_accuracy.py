@@ -24,9 +24,9 @@ from chunkscope.hardware.calibration import COLUMNS
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.models import ModelShape
+from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import simulate
 from chunkscope.simulation.workload import BATCH, Workload
-from chunkscope.verification.predicting import EVERY_STEP, prompt_steps
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
@@ -153,7 +153,7 @@ def predicted(
         arrivals=BATCH,
         task=Task.GENERATE,
     )
-    run = simulate(workload, settings, there, step, timeline=EVERY_STEP)
+    run = simulate(workload, settings, there, step, timeline=sys.maxsize)
     peak = account.running_peak_gib(prompt_steps(run), running=run.most_running)
     ttft, gap = run.figures.ttft_s, run.figures.itl_s
     values = (
@@ -165,6 +165,16 @@ def predicted(
         gap.p50,
     )
     return dict(zip(LIMITS, values, strict=True))
+
+
+def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
+    """Those that read prompts: how many requests decode beside, and the pieces."""
+    steps = []
+    for step in run.timeline:
+        if step.chunks:
+            pieces = [(chunk.start, chunk.end) for chunk in step.chunks]
+            steps.append((step.decode_requests, pieces))
+    return steps
 
 
 def measured(row: Row) -> dict[str, float]:

@@ -22,6 +22,7 @@ from chunkscope.console import Progress
 from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.engine_run import EngineJob, measure
 from chunkscope.verification.settings import SettingRow, parse_engine_args
+from chunkscope.verification.task import TaskRequest
 from chunkscope.verification.verify import ALWAYS, DUMMY
 from chunkscope.vllm.check import vllm_python
 from chunkscope.vllm.enums import Entry, Task
@@ -63,7 +64,7 @@ def measured(
                 arrivals=BATCH,
                 task=Task.GENERATE,
             ),
-            warm_up=[(64, 8, 0.0, None)] * 2,
+            warm_up=[TaskRequest(prompt_tokens=64, output_tokens=8)] * 2,
             repeats=2,
             timeout_s=600,
         )
@@ -71,7 +72,7 @@ def measured(
         run, record = measure(row, job, folder / f"{row.name}.log", Progress())
     eager = bool(engine.get("enforce_eager"))
     line = {"model": model, "budget": budget, "eager": eager, "even": even}
-    rounds = [{"steps": steps} for steps in record.steps]
+    rounds = [{"steps": asdict(steps)} for steps in record.steps]
     answers = [asdict(answer) for answer in record.answers]
     with gzip.open(folder / f"{row.name}.json.gz", "wt") as file:
         json.dump({"row": line, "repeats": rounds, "answers": answers}, file)

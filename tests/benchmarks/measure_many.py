@@ -61,7 +61,7 @@ class Engine:
         usage = UsageContext.OPENAI_API_SERVER
         config = arguments.create_engine_config(usage)
         self.llm = AsyncLLM.from_vllm_config(config, usage_context=usage)
-        task = {"seed": 0, "scored": [], "stretches": [], "ends": [], "requests": [1]}
+        task = {"seed": 0, "stretches": [], "ends": []}
         vocab = config.model_config.get_vocab_size()
         self.sender = Sender(self.llm, task, vocab=vocab)
         self.sent = 0
@@ -72,10 +72,12 @@ class Engine:
 
     async def send(self, requests: list[tuple[int, int]]) -> list[dict[str, Any]]:
         self.sent += 1
-        rows = [(prompt, output, 0.0, None) for prompt, output in requests]
-        answers = await self.sender.send(rows, f"s{self.sent}")
+        from chunkscope_sender import Request
+
+        wanted = [Request(prompt, output) for prompt, output in requests]
+        sent = await self.sender.send(wanted, f"s{self.sent}")
         await self.llm.reset_prefix_cache()
-        return answers
+        return sent.told()
 
     async def step_s(self, at_once: int) -> dict[str, float]:
         """The time between two tokens when so many requests decode."""

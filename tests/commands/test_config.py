@@ -10,7 +10,7 @@ import chunkscope as python
 from chunkscope.commands.api import option_types
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.predict import SimulateOptions
-from chunkscope.verification.verify import VerifyOptions
+from chunkscope.verification.options import VerifyOptions
 from chunkscope.vllm.settings import NAMES
 from tests.commands.helpers import analyze, chunkscope, prompts, write_jsonl
 

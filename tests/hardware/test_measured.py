@@ -20,8 +20,8 @@ from chunkscope.models import find_model
 from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.simulator import Simulator
 from chunkscope.simulation.result import GAPS
-from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Verification
+from chunkscope.verification.verify import with_prediction
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
@@ -100,7 +100,7 @@ def test_dense_models_that_nothing_was_fitted_to_come_as_near_on_first_starts():
         for run in v.runs:
             bare = replace(run, predicted=None, predicted_figures=None)
             model = find_model(v.model.name)
-            today = with_prediction(bare, model, v.machine, v.workload, PlanRequest())
+            today = with_prediction(bare, model, v.machine, v.workload)
             now, then = today.predicted_figures, run.figures
             off = {
                 "KV cache": (
@@ -254,27 +254,3 @@ def test_memory_of_other_models_is_what_was_measured(
     assert bill.line("weights").gib == pytest.approx(weights, rel=0.01)
     if budget >= 8192 and shape.experts is None:
         assert bill.line("activation").gib == pytest.approx(activation, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("folder", "setting"),
-    [
-        pytest.param(
-            "qwen2.5-1.5b-long", "off", id="no step is as full as it might be"
-        ),
-        pytest.param(
-            "advice/sample-data-llama-3.1-8b", "plan", id="long ones beside short ones"
-        ),
-        pytest.param(
-            "advice/gsm8k-8-shot-qwen3-8b", "default", id="all but the end is cached"
-        ),
-    ],
-)
-def test_the_peak_follows_from_the_steps_that_the_scheduler_makes(folder, setting):
-    v = Verification.load(FOLDER.parent / folder / "verify.json")
-    run, shape = v.run(setting), find_model(v.model.name)
-    bare = replace(run, predicted=None, predicted_activation_gib=None)
-    today = with_prediction(bare, shape, v.machine, v.workload, PlanRequest())
-    assert today.predicted_activation_gib == pytest.approx(
-        run.activation_peak_gib, rel=0.01
-    )

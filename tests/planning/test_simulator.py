@@ -9,8 +9,8 @@ from chunkscope.models import MODELS
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.simulator import Simulator, draw
-from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Machine
+from chunkscope.verification.verify import with_prediction
 from chunkscope.vllm.settings import Settings
 from tests import build
 from tests.build import MIXED, SHORT, advised, plan, profile
@@ -48,7 +48,7 @@ def test_recommend_simulate_verify_and_the_gate_give_the_same_figures_for_every_
     assert gate.attempt(plan.effective).figures == plan.run.figures
     run = build.run("plan", settings=plan.settings, engine=plan.effective.given())
     machine = Machine(device="cuda", gpu=plan.gpu.title, vllm="0.32.0")
-    measured = with_prediction(run, plan.model, machine, workload, plan.request)
+    measured = with_prediction(run, plan.model, machine, workload, plan.request.slo)
     assert measured.predicted_figures == plan.run.figures
 
 

@@ -1,6 +1,7 @@
 """A small OpenAI-compatible server whose every answer can be made odd.
 
-It stands beside the real one (test_real_endpoint.py), for what no real server does on call.
+It stands beside the real one (test_real_endpoint.py), for what no real server does on
+call.
 """
 
 import asyncio

@@ -14,7 +14,12 @@ from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.endpoint import server as http
-from chunkscope.verification.endpoint.client import RANDOM_IDS, measure_endpoint
+from chunkscope.verification.endpoint.client import (
+    RANDOM_IDS,
+    EndpointJob,
+    MeasuredEndpoint,
+    measure_endpoint,
+)
 from chunkscope.verification.endpoint.server import key_for, parse_address
 from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import Run
@@ -35,14 +40,15 @@ KEY = "sk-very-secret-0123456789"
 VLLM = """\
 # HELP vllm:num_preemptions_total Cumulative number of preemption from the engine.
 vllm:num_preemptions_total{{engine="0",model_name="odd"}} {preemptions}
-vllm:request_success_total{{engine="0",finished_reason="length",model_name="odd"}} {finished}
-vllm:gpu_prefix_cache_queries_total{{engine="0",model_name="odd"}} {queries}
-vllm:gpu_prefix_cache_hits_total{{engine="0",model_name="odd"}} {hits}
+vllm:request_success_total{{engine="0",finished_reason="length"}} {finished}
+vllm:prefix_cache_queries_total{{engine="0",model_name="odd"}} {queries}
+vllm:prefix_cache_hits_total{{engine="0",model_name="odd"}} {hits}
 vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="100"}} 1.0
 """
 
 
 SENT = workload(5, 9, 30, output=3)
+TEXT = RealPrompt(text="a", ids=[7], is_complete=False)
 
 
 @pytest.fixture(autouse=True)
@@ -55,16 +61,17 @@ def key(monkeypatch):
     monkeypatch.setenv("CHUNKSCOPE_API_KEY", KEY)
 
 
-def measure(server: OddServer | str, sent: Workload | None = None, **changes):
-    how = {
-        "repeats": 2,
-        "model": None,
-        "prompts": (),
-        "timeout_s": 300.0,
-        "listener": Progress(),
-    }
+def measure(
+    server: OddServer | str,
+    sent: Workload = SENT,
+    *,
+    model: str | None = None,
+    listener: Progress | None = None,
+    **changes,
+) -> MeasuredEndpoint:
+    job = EndpointJob(workload=sent, **{"repeats": 2, "timeout_s": 300.0, **changes})
     url = server if isinstance(server, str) else server.url
-    return measure_endpoint(url, sent or SENT, **{**how, **changes})
+    return measure_endpoint(url, job, model, listener or Progress())
 
 
 def codes(run: Run) -> list[str]:
@@ -73,7 +80,7 @@ def codes(run: Run) -> list[str]:
 
 def run_of(answer=None, **changes) -> Run:
     with OddServer(answer=answer) as server:
-        return measure(server, **changes)[2]
+        return measure(server, **changes).run
 
 
 @pytest.mark.parametrize(
@@ -86,14 +93,14 @@ def test_an_address_may_be_written_in_many_ways(path):
 @pytest.mark.parametrize(
     "written",
     [
-        *(
-            "localhost:8000",
-            "ftp://host",
-            "http://",
-            "http://host:port",
-            "http://host?key=sk-1",
-        ),
-        *("http://me:sk-1@host/v1", "sk-1@host"),
+        "localhost:8000",
+        "ftp://host",
+        "http://",
+        "http://host:port",
+        "http://host:0",
+        "http://host?key=sk-1",
+        "http://me:sk-1@host/v1",
+        "sk-1@host",
     ],
 )
 def test_what_is_no_address_is_refused_and_no_secret_in_it_is_repeated(written):
@@ -139,30 +146,51 @@ def test_who_is_no_server_of_models_is_named(monkeypatch, scheme, text):
         measure(address)
 
 
-def test_of_several_models_one_must_be_named():
-    with OddServer(models={"data": [{"id": "a"}, {"id": "b"}]}) as server:
-        for name in (None, "other"):
-            with pytest.raises(UsageError) as raised:
-                measure(server, model=name)
-            assert "a, b" in raised.value.hint
-        _, subject, run = measure(server, model="b")
-    assert (subject.name, run.status) == ("b", Status.OK)
+TWO_MODELS = {"data": [{"id": "a"}, {"id": "b"}]}
+
+
+@pytest.mark.parametrize("model", [None, "other"])
+def test_of_several_models_one_must_be_named(model):
+    with OddServer(models=TWO_MODELS) as server, pytest.raises(UsageError) as raised:
+        measure(server, model=model)
+    assert "a, b" in raised.value.hint
+
+
+def test_the_model_that_is_named_is_asked():
+    with OddServer(models=TWO_MODELS) as server:
+        measured = measure(server, model="b")
+    assert (measured.model.name, measured.run.status) == ("b", Status.OK)
     assert {body["model"] for body in server.bodies} == {"b"}
-    with OddServer(
-        routes={"/v1/models": says(404, {})}
-    ) as server:  # no list is fine then
-        assert measure(server, model="mine")[1].name == "mine"
+
+
+def test_a_server_without_a_list_of_models_is_fine_if_one_is_named():
+    with OddServer(routes={"/v1/models": says(404, {})}) as server:
+        assert measure(server, model="mine").model.name == "mine"
         with pytest.raises(MissingError, match="404") as raised:
             measure(server)
     assert "before it" in raised.value.hint
 
 
+@pytest.mark.parametrize(
+    ("models", "why"),
+    [
+        pytest.param({"data": []}, "serves no model", id="none yet"),
+        pytest.param({"models": ["a"]}, "not as an OpenAI-compatible", id="no list"),
+        pytest.param({"data": [{"id": 7}]}, "not as an OpenAI-compatible", id="no id"),
+    ],
+)
+def test_a_list_of_models_that_names_none_is_no_server(models, why):
+    with OddServer(models=models) as server, pytest.raises(MissingError, match=why):
+        measure(server)
+
+
 def test_token_ids_are_in_every_vocabulary_and_new_in_every_repeat_and_every_run():
     with OddServer() as server:
-        assert measure(server)[2].ok
-        assert measure(server)[2].ok
+        assert measure(server).run.ok
+        assert measure(server).run.ok
     prompts = [tuple(body["prompt"]) for body in server.bodies]
-    assert all(RANDOM_IDS[0] <= i < RANDOM_IDS[1] for prompt in prompts for i in prompt)
+    for prompt in prompts:
+        assert all(number in range(*RANDOM_IDS) for number in prompt)
     long = [prompt for prompt in prompts if len(prompt) == 30]
     assert len(long) == len(set(long)) == 6  # a warm-up and two repeats, twice
 
@@ -171,10 +199,8 @@ def test_requests_are_greedy_and_what_only_vllm_knows_is_not_sent_to_others():
     with OddServer() as server:
         measure(server)
     for body in server.bodies:
-        assert (body.pop("temperature"), body.pop("stream_options")) == (
-            0,
-            {"include_usage": True},
-        )
+        assert body.pop("temperature") == 0
+        assert body.pop("stream_options") == {"include_usage": True}
         assert set(body) == {"model", "prompt", "max_tokens", "stream"}
 
 
@@ -184,14 +210,13 @@ def test_requests_are_greedy_and_what_only_vllm_knows_is_not_sent_to_others():
 )
 def test_likelihoods_are_asked_as_openai_and_vllm_have_them(owner, asked):
     answer = says(200, {"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}})
-    with OddServer(
-        answer=answer, models={"data": [{"id": "m", "owned_by": owner}]}
-    ) as server:
-        assert measure(server, workload(5, 9, 30, output=1, task=Task.LOGLIKELIHOOD))[
-            2
-        ].ok
+    models = {"data": [{"id": "m", "owned_by": owner}]}
+    sent = workload(5, 9, 30, output=1, task=Task.LOGLIKELIHOOD)
+    with OddServer(answer=answer, models=models) as server:
+        assert measure(server, sent).run.ok
     scoring = {"echo", "logprobs", "prompt_logprobs", "stream"}
-    assert {name: v for name, v in server.bodies[0].items() if name in scoring} == asked
+    body = server.bodies[0]
+    assert {name: body[name] for name in scoring & body.keys()} == asked
 
 
 def test_requests_are_sent_at_their_time():
@@ -211,15 +236,19 @@ def test_at_most_so_many_requests_are_under_way():
         under_way -= 1
         return response
 
-    assert run_of(
-        answer, sent=workload(*[5] * 5, output=3, concurrency=2), repeats=1
-    ).ok
+    sent = workload(*[5] * 5, output=3, concurrency=2)
+    assert run_of(answer, sent=sent, repeats=1).ok
     assert most == 2
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
-    """vLLM's server closes it after 5 s; under load it does so just as the next request comes."""
-    came_from, clock, calls = set(), time.monotonic, iter(range(99))
+    """vLLM closes it after 5 s.
+
+    Under load it does so just as the next request comes.
+    """
+    came_from = set()
+    clock = time.monotonic
+    calls = iter(range(99))
     monkeypatch.setattr(
         "aiohttp.connector.monotonic", lambda: clock() + 4.0 * next(calls)
     )
@@ -236,17 +265,17 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
     ("prompts", "kind", "hint"),
     [
         ((), "token ids", "send real texts"),
-        ([RealPrompt("a", [7], False)] * 3, "texts", "leave"),
+        ([TEXT] * 3, "texts", "leave"),
     ],
 )
 def test_of_a_server_that_takes_no_such_prompts_the_other_kind_is_named(
     prompts, kind, hint
 ):
+    refusal = says(422, {"detail": [{"msg": "Tokenizer not available"}]})
     with pytest.raises(InputError, match=f"refuses {kind} at") as raised:
-        run_of(
-            says(422, {"detail": [{"msg": "Tokenizer not available"}]}), prompts=prompts
-        )
+        run_of(refusal, prompts=prompts)
     assert raised.value.hint.startswith(hint)
+    assert "Tokenizer not available" in raised.value.message
 
 
 def test_what_does_not_fit_is_not_sent():
@@ -261,16 +290,13 @@ def test_what_does_not_fit_is_not_sent():
 
 def test_prompt_and_cached_tokens_are_the_servers_own():
     counted = usage(50, 1, prompt_tokens_details={"cached_tokens": 40})
-    run = run_of(
-        raw(event("a", finish="stop"), counted), sent=workload(5, output=1), repeats=1
-    )
+    answer = raw(event("a", finish="stop"), counted)
+    run = run_of(answer, sent=workload(5, output=1), repeats=1)
     assert run.figures.input_tokens_per_s * run.figures.makespan_s == pytest.approx(50)
     assert run.figures.prefix_hit_rate == pytest.approx(0.8)
     (note,) = run.notes
-    assert (note.code, note.values) == (
-        "prompts_counted_otherwise",
-        {"counted": 50, "sent": 5},
-    )
+    assert note.code == "prompts_counted_otherwise"
+    assert note.values == {"counted": 50, "sent": 5}
 
 
 def test_without_a_count_each_piece_is_one_and_it_is_noted():
@@ -281,10 +307,12 @@ def test_without_a_count_each_piece_is_one_and_it_is_noted():
 
 
 class Metered:
-    """Metrics that go on with every answer, as those of a vLLM before 0.12 would."""
+    """Metrics that go on with every answer, as those of a vLLM before 0.16 would."""
 
     def __init__(self, others: int = 0, hangs_after: int = 99) -> None:
-        self.finished, self.others, self.left = 0, others, hangs_after
+        self.finished = 0
+        self.others = others
+        self.left = hangs_after
 
     async def answer(self, request):
         self.finished += 1 + self.others
@@ -292,7 +320,8 @@ class Metered:
 
     async def metrics(self, _):
         self.left -= 1
-        await asyncio.sleep(600 * (self.left < 0))
+        if self.left < 0:
+            await asyncio.sleep(600)
         done = self.finished
         counts = {"preemptions": 2 * done, "queries": 100 * done, "hits": 25 * done}
         return web.Response(text=VLLM.format(finished=done, **counts))
@@ -308,20 +337,19 @@ class Metered:
 
 def test_metrics_are_read_around_every_repeat():
     with Metered().server() as server:
-        machine, _, run = measure(server)
-    assert machine.vllm == "0.11.0"
+        measured = measure(server)
+    run = measured.run
+    assert measured.machine.vllm == "0.11.0"
     assert [(f.preemptions, f.prefix_hit_rate) for f in run.repeats] == [(6, 0.25)] * 2
     assert (run.kv_cache_tokens, run.kv_concurrency) == (1_600, 4.0)
     assert codes(run) == ["kv_tokens_are_blocks"]
-    assert (server.bodies[-1]["ignore_eos"], server.bodies[-1]["min_tokens"]) == (
-        True,
-        3,
-    )
+    body = server.bodies[-1]
+    assert (body["ignore_eos"], body["min_tokens"]) == (True, 3)
 
 
 def test_other_users_of_the_server_spoil_its_own_counts():
     with Metered(others=1).server() as server:
-        run = measure(server)[2]
+        run = measure(server).run
     assert run.ok
     assert (run.figures.preemptions, run.figures.prefix_hit_rate) == (None, None)
     assert run.notes[0].values == {"finished": 6, "sent": 3}
@@ -329,11 +357,13 @@ def test_other_users_of_the_server_spoil_its_own_counts():
 
 def after(good: int, then):
     """A server that answers so many requests well."""
-    left = [good]
+    left = good
 
     async def answer(request):
-        left[0] -= 1
-        return await (streamed("a", "b", "c") if left[0] >= 0 else then)(request)
+        nonlocal left
+        left -= 1
+        handler = streamed("a", "b", "c") if left >= 0 else then
+        return await handler(request)
 
     return answer
 
@@ -382,8 +412,9 @@ def test_a_failure_in_the_middle_is_a_result(then, status, detail):
     # One answer tries it out, three warm it up, three are the first repeat.
     run = run_of(after(8, then))
     assert (run.status, run.failure.code) == (status, "server_failed")
-    assert (run.failure.values["phase"], run.failure.values["sent"]) == ("measuring", 3)
-    assert detail in run.failure.values["detail"]
+    values = run.failure.values
+    assert (values["phase"], values["sent"]) == ("measuring", 3)
+    assert detail in values["detail"]
     assert (len(run.repeats), run.figures) == (1, None)
 
 
@@ -401,10 +432,12 @@ def test_a_server_that_hangs_is_a_timeout():
         "answered": 0,
         "sent": 3,
     }
-    with Metered(
-        hangs_after=4
-    ).server() as server:  # at /metrics, before the second repeat
-        run = measure(server, timeout_s=4.0)[2]
+
+
+def test_a_server_whose_metrics_hang_is_a_timeout():
+    """Before the second repeat, of which nothing was sent."""
+    with Metered(hangs_after=4).server() as server:
+        run = measure(server, timeout_s=4.0).run
     assert (run.failure.values["answered"], run.failure.values["sent"]) == (0, 0)
 
 
@@ -414,21 +447,26 @@ ECHO = {"error": {"message": f"Incorrect API key provided: {KEY} (Bearer {KEY})"
 def everything(value: object) -> str:
     if isinstance(value, ChunkscopeError):
         return f"{value!r} {value.message} {value.hint} {value.__cause__!r}"
-    return f"{value!r} {[asdict(part) for part in value]}"
+    return f"{value!r} {asdict(value)}"
 
 
-def test_the_key_is_sent_and_never_shown_and_openais_goes_nowhere_in_the_clear(
-    monkeypatch,
-):
+def authorizations(server: OddServer) -> set[str | None]:
+    return {headers.get("Authorization") for _, headers, _ in server.requests}
+
+
+@pytest.mark.usefixtures("key")
+def test_the_key_is_sent_and_never_shown():
+    with OddServer() as server:
+        assert KEY not in everything(measure(server))
+    assert authorizations(server) == {f"Bearer {KEY}"}
+
+
+def test_openais_key_goes_nowhere_in_the_clear(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert (key_for("http://host"), key_for("https://host")) == (None, KEY)
-    for header in (None, f"Bearer {KEY}"):
-        with OddServer() as server:
-            assert KEY not in everything(measure(server))
-        assert {headers.get("Authorization") for _, headers, _ in server.requests} == {
-            header
-        }
-        monkeypatch.setenv("CHUNKSCOPE_API_KEY", KEY)
+    assert (key_for("http://host"), key_for("https://host")) == ("", KEY)
+    with OddServer() as server:
+        measure(server)
+    assert authorizations(server) == {None}
 
 
 @pytest.mark.parametrize("key", ["sk-1\n", '"sk-1" ', "sk-\u00e9"])
@@ -444,10 +482,10 @@ def test_a_key_with_characters_that_no_key_has_is_refused(monkeypatch, key):
     "echo", [says(400, ECHO), raw(error_event(f"who is {KEY}?", 500), DONE)]
 )
 def test_a_server_that_repeats_the_key_is_quoted_without_it(echo):
-    """The rest of its message is shown: who sends a key has to see why a request was refused."""
+    """The rest is shown: who sends a key has to see why a request was refused."""
     with OddServer(answer=after(4, echo)) as server:
         result = measure(server)
-    assert "***" in result[2].failure.values["detail"]
+    assert "***" in result.run.failure.values["detail"]
     assert KEY not in everything(result)
 
 
@@ -473,7 +511,7 @@ def test_a_redirect_is_not_followed_so_that_no_other_host_sees_the_key():
         ):
             measure(server)
         with OddServer(answer=after(4, away)) as server:
-            run = measure(server)[2]
+            run = measure(server).run
     assert KEY not in everything(raised.value)
     assert run.status is Status.REFUSED
     assert not other.requests

@@ -4,22 +4,25 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
-from chunkscope.models import find_model
-from chunkscope.verification import calibrate
-from chunkscope.verification.calibrate import COLUMNS
-from chunkscope.verification.engine_run import EngineJob, EngineRecord, measure
+from chunkscope.verification.engine_run import (
+    LOG_TAIL,
+    EngineJob,
+    EngineRecord,
+    end_of,
+    measure,
+)
 from chunkscope.verification.result import Machine, Run
 from chunkscope.verification.settings import SettingRow
-from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import failed, run, workload
+from tests.build import workload
 
 STEPS = {
     "prefill_tokens": [10, 0],
@@ -37,212 +40,217 @@ BEGUN = [
     {"event": "accepted", "engine": {}},
     {"event": "ready", "start_s": 1.0, "engine": {}, "workers": [WORKER]},
 ]
-REPEAT = {"event": "repeat", "repeat": 0, "answers": [ANSWER], "steps": STEPS}
-REPEAT |= {
-    "memory": [{"rank": 0, "device_peak_bytes": 5}],
+REPEAT = {
+    "event": "repeat",
+    "answers": [ANSWER],
+    "steps": STEPS,
+    "memory": [{"rank": 0, "device_peak_bytes": 5 << 30}],
     "held": True,
     "emptied": True,
 }
 MEASURED = {"event": "measured"}
 BURST = {"event": "burst", "steps": STEPS}
-NOBODY = Progress()
+ROW = SettingRow(name="plan", settings=Settings())
+JOB = EngineJob(
+    python="",
+    engine={},
+    entry="llm",
+    workload=workload(10, output=2),
+    warm_up=[],
+    repeats=1,
+    timeout_s=300,
+)
 
 
-def measured(
-    folder: Path,
-    *events: dict,
-    code: int = 0,
-    at_once: bool = True,
-    listener: Progress = NOBODY,
-    machine: Machine | None = None,
-    before: str = "",
-    timeout_s: float = 300,
-) -> tuple[Run, EngineRecord]:
-    """An engine that runs `before`, tells these events and ends with that code."""
-    script = folder / "python"
-    lines = json.dumps("".join(json.dumps(event) + "\n" for event in events))
-    script.write_text(
-        f"#!{sys.executable}\nimport os, sys\n{before}"
-        f"os.write(int(os.environ['CHUNKSCOPE_EVENTS_FD']), {lines}.encode())\nsys.exit({code})\n"
-    )
-    script.chmod(0o755)
-    job = EngineJob(
-        python=str(script),
-        engine={},
-        entry="llm",
-        workload=workload(10, output=2)
-        if at_once
-        else workload(10, 10, output=2, apart_s=0.5),
-        warm_up=[],
-        repeats=1,
-        timeout_s=timeout_s,
-        machine=machine,
-    )
-    setting = SettingRow(name="plan", settings=Settings())
-    return measure(setting, job, folder / "verify-plan.log", listener)
+@dataclass
+class Place:
+    """A folder where engines are played."""
+
+    folder: Path
+
+    def measure(
+        self,
+        *events: dict,
+        code: int = 0,
+        before: str = "",
+        listener: Progress | None = None,
+        job: EngineJob = JOB,
+    ) -> tuple[Run, EngineRecord]:
+        """An engine that runs `before`, tells these events and ends with that code."""
+        script = self.folder / "python"
+        lines = [json.dumps(event) + "\n" for event in events]
+        script.write_text(
+            f"#!{sys.executable}\nimport os, sys\n{before}"
+            "events = int(os.environ['CHUNKSCOPE_EVENTS_FD'])\n"
+            f"os.write(events, {''.join(lines)!r}.encode())\nsys.exit({code})\n"
+        )
+        script.chmod(0o755)
+        log = self.folder / "verify-plan.log"
+        job = replace(job, python=str(script))
+        return measure(ROW, job, log, listener or Progress())
+
+    def run(self, *events: dict, **how: object) -> Run:
+        return self.measure(*events, **how)[0]
 
 
-def notes(*told: object, **how: object) -> list[str]:
-    return [note.code for note in measured(*told, **how)[0].notes]
+@pytest.fixture
+def place(tmp_path) -> Place:
+    return Place(tmp_path)
 
 
-def test_an_engine_that_told_all_is_a_row_though_it_dies_while_calibrating(
-    tmp_path,
-) -> None:
-    run, record = measured(tmp_path, *BEGUN, REPEAT, MEASURED, BURST, code=1)
+def codes(run: Run) -> list[str]:
+    return [note.code for note in run.notes]
+
+
+def test_an_engine_that_told_all_is_a_row_though_it_dies_while_calibrating(place):
+    run, record = place.measure(*BEGUN, REPEAT, MEASURED, BURST, code=1)
     assert run.ok
     assert run.notes == ()
     assert run.figures.makespan_s == pytest.approx(0.02)
+    assert run.device_peak_gib == 5
     assert len(record.bursts) == 1
 
 
-def test_what_an_engine_does_before_it_is_ready_is_told(tmp_path) -> None:
+def test_what_an_engine_does_before_it_is_ready_is_told(place):
     """It says so in its log alone, and waits till that is seen."""
     lines = {
         "loading weights": "Starting to load model m...",
         "compiling": "Dynamo bytecode transform time: 6.52 s",
     }
-    before = "import time\nfrom pathlib import Path\n" + "".join(
-        f"print({line!r}, flush=True)\n"
-        f"while not Path({str(tmp_path / phase)!r}).exists(): time.sleep(0.01)\n"
-        for phase, line in lines.items()
-    )
-    seen = []
+    before = "import time\nfrom pathlib import Path\n"
+    for phase, line in lines.items():
+        seen = str(place.folder / phase)
+        before += f"print({line!r}, flush=True)\n"
+        before += f"while not Path({seen!r}).exists(): time.sleep(0.01)\n"
+    phases = []
 
     class Watching(Progress):
         """Lets the engine go on to the next thing when it is seen to do this one."""
 
         def phase(self, phase: str, *_: str) -> None:
-            seen.append(phase)
-            (tmp_path / phase).touch()
+            phases.append(phase)
+            (place.folder / phase).touch()
 
-    run, _ = measured(
-        tmp_path, *BEGUN, REPEAT, MEASURED, before=before, listener=Watching()
-    )
-    assert run.ok
-    assert seen == list(lines)
+    told = [*BEGUN, REPEAT, MEASURED]
+    assert place.run(*told, before=before, listener=Watching()).ok
+    assert phases == list(lines)
 
 
-def test_one_whose_log_stands_still_is_ended(tmp_path) -> None:
+def test_of_a_long_log_only_the_end_is_read(tmp_path):
+    """A log that grew to gigabytes was read again four times a second."""
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        file.truncate(1 << 40)  # a terabyte, which takes no room on the disk
+        file.seek(0, 2)
+        file.write(b"Starting to load model m...\n")
+    end = end_of(log)
+    assert len(end) == LOG_TAIL
+    assert end.endswith("Starting to load model m...\n")
+
+
+@pytest.mark.parametrize("text", ["", "a line\n"])
+def test_of_a_short_log_all_is_read(tmp_path, text):
+    log = tmp_path / "log"
+    log.write_text(text)
+    assert end_of(log) == text
+
+
+def test_one_whose_log_stands_still_is_ended(place):
     """Lines keep it alive for longer than its time; then it says nothing more."""
     before = (
         "import time\n"
-        "for _ in range(9): print('Starting to load model m...', flush=True); time.sleep(0.4)\n"
+        "for _ in range(9):\n"
+        "    print('Starting to load model m...', flush=True)\n"
+        "    time.sleep(0.4)\n"
         "time.sleep(600)\n"
     )
-    run, _ = measured(tmp_path, before=before, timeout_s=2.5)
+    run = place.run(before=before, job=replace(JOB, timeout_s=2.5))
     assert (run.status, run.failure.code) == (Status.TIMEOUT, "engine_silent")
     assert run.failure.values == {"seconds": 2.5, "phase": "loading weights"}
     assert run.took_s > 5.0
 
 
 @pytest.mark.parametrize(
-    ("code", "ended"),
-    [(3, 3), (137, "SIGKILL"), pytest.param(168, 168, id="no signal's name")],
+    ("code", "told"),
+    [
+        pytest.param(3, 3, id="a code"),
+        pytest.param(137, "SIGKILL", id="a signal"),
+        pytest.param(168, 168, id="no signal's name"),
+    ],
 )
-def test_whatever_an_engine_ends_with_is_a_row(tmp_path, code, ended) -> None:
-    run, _ = measured(tmp_path, *BEGUN, code=code)
+def test_whatever_an_engine_ends_with_is_a_row(place, code, told):
+    run = place.run(*BEGUN, code=code)
     assert run.status is Status.DIED
-    assert ended in run.failure.values.values()
+    assert told in run.failure.values.values()
 
 
-def test_a_task_reaches_its_engine_and_no_file_of_it_outlives_chunkscope(
-    tmp_path,
-) -> None:
-    engine, temporary = tmp_path / "python", tmp_path / "temporary"
+def test_a_row_that_vllm_cannot_run_starts_no_engine(tmp_path):
+    from chunkscope.artefacts.note import note
+
+    refused = replace(ROW, refused=note("off_is_ignored", vllm="0.10.2"))
+    run, _ = measure(refused, JOB, tmp_path / "log", Progress())
+    assert (run.status, run.failure.code) == (Status.REFUSED, "off_is_ignored")
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_task_reaches_its_engine_and_no_file_of_it_outlives_chunkscope(tmp_path):
+    engine = tmp_path / "python"
     engine.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.stdin.read())\n")
     engine.chmod(0o755)
+    temporary = tmp_path / "temporary"
     temporary.mkdir()
     program = (
         "import os\nfrom pathlib import Path\n"
         "from chunkscope.verification.process import engine_process\n"
-        f"with engine_process({str(engine)!r}, {{'seed': 7}}, Path('log')) as process:\n"
+        f"engine = engine_process({str(engine)!r}, {{'seed': 7}}, Path('log'))\n"
+        "with engine as process:\n"
         "    list(process.events())\n    os.kill(os.getpid(), 9)\n"
     )
+    words = [sys.executable, "-c", program]
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, check=False
-    )
+    subprocess.run(words, cwd=tmp_path, env=environment, check=False)
     assert json.loads((tmp_path / "log").read_text()) == {"seed": 7}
     assert list(temporary.iterdir()) == []
 
 
-def test_what_was_not_as_it_should_be_is_noted_once(tmp_path) -> None:
-    again, loose = {**REPEAT, "emptied": False}, {**REPEAT, "held": False}
-    assert notes(tmp_path, *BEGUN, REPEAT, again, again, MEASURED) == [
-        "prefix_cache_not_emptied"
-    ]
-    assert notes(tmp_path, *BEGUN, loose, MEASURED) == ["requests_trickled_in"]
-    later = {**loose, "answers": [ANSWER] * 2}
-    assert notes(tmp_path, *BEGUN, later, MEASURED, at_once=False) == []
+def test_a_prefix_cache_that_was_not_emptied_is_noted_once(place):
+    again = {**REPEAT, "emptied": False}
+    run = place.run(*BEGUN, REPEAT, again, again, MEASURED)
+    assert codes(run) == ["prefix_cache_not_emptied"]
 
 
-def test_rows_of_another_machine_do_not_stand_in_one_file(tmp_path) -> None:
-    earlier = Machine(device="cpu", vllm="0.24.0")
-    with pytest.raises(InputError, match=r"0\.24\.0.*0\.28\.0"):
-        measured(tmp_path, *BEGUN, REPEAT, MEASURED, machine=earlier)
-
-
-TIMED = {name: [1, 2, 3, 4] for name in COLUMNS} | {
-    "decode_context_tokens": [1_000, 2_000, 3_000, 4_000],
-    "duration_s": [0.01, 0.123456789, None, 0.0],
-}
-
-
-def recorded(**engine: bool) -> EngineRecord:
-    return EngineRecord(
-        machine=Machine(device="cuda", gpu="NVIDIA H200", vllm="0.24.0"),
-        engine={"async_scheduling": True, **engine},
-        steps=[TIMED],
-        bursts=[TIMED],
-    )
+def test_requests_that_trickled_in_are_noted(place):
+    loose = {**REPEAT, "held": False}
+    assert codes(place.run(*BEGUN, loose, MEASURED)) == ["requests_trickled_in"]
 
 
 @pytest.mark.parametrize(
-    ("count", "left"), [(1_500, 3_000), (1_501, 1_501), (5_000, 2_500)]
-)
-def test_very_many_steps_are_thinned(count, left):
-    many = {name: list(range(1, count + 1)) for name in COLUMNS}
-    rows = [row[0] for row in calibrate.timed_steps([many, many])]
-    assert (len(rows), rows[0]) == (left, 1)
-    assert rows[-1] > count - 10
-
-
-def test_bursts_fit_into_any_context():
-    assert calibrate.bursts_for(2) == [(n, 1, 1) for n in (1_024, 512, 256, 64, 8, 1)]
-    assert calibrate.bursts_for(100)[1:3] == [(512, 32, 16), (256, 64, 16)]
-    assert calibrate.bursts_for(100)[3:] == [(64, 83, 16), (8, 83, 16), (1, 83, 16)]
-    assert calibrate.bursts_for(131_072)[3:] == [
-        (64, 512, 16),
-        (8, 4_096, 16),
-        (1, 32_768, 16),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("task", "caching", "context"),
+    "sent",
     [
-        (Task.GENERATE, {}, 995),
-        (Task.GENERATE, {"enable_prefix_caching": False}, 1_000),
-        (Task.LOGLIKELIHOOD, {}, 1_000),
+        pytest.param(workload(10, 10, output=2, apart_s=0.5), id="at a rate"),
+        pytest.param(workload(10, 10, output=2, concurrency=1), id="some under way"),
     ],
 )
-def test_context_that_neighbours_share_counts_as_much_as_it_takes(
-    task, caching, context
-):
-    sent = workload(100, 5_000, apart_s=0.5, shared=64, task=task)
-    good = (run("plan", 1.0), recorded(**caching))
-    made = calibrate.calibration_of(
-        [good, (failed("off"), recorded())], find_model("llama-3.1-8b"), sent
-    )
-    assert made.steps.setting == ("plan", "plan", "bursts", "bursts")
-    assert made.steps.decode_context_tokens == (context, 2 * context, 1_000, 2_000)
-    assert made.steps.duration_s == (0.01, 0.1234568) * 2
-    assert (made.gpu, made.tp, made.vllm) == ("NVIDIA H200", 1, "0.24.0")
-    assert (made.eager, made.async_scheduling) == (False, True)
-    name = "calibration-nvidia-h200-llama-3.1-8b.json"
-    assert calibrate.calibration_path(Path("x"), made) == Path("x") / name
-    assert (
-        calibrate.calibration_of([(failed("off"), recorded())], made.model, sent)
-        is None
-    )
+def test_requests_that_are_not_sent_at_once_cannot_trickle_in(place, sent):
+    loose = {**REPEAT, "held": False, "answers": [ANSWER] * 2}
+    job = replace(JOB, workload=sent)
+    assert codes(place.run(*BEGUN, loose, MEASURED, job=job)) == []
+
+
+def test_rows_of_another_machine_do_not_stand_in_one_file(place):
+    earlier = replace(JOB, machine=Machine(device="cpu", vllm="0.24.0"))
+    with pytest.raises(InputError, match=r"0\.24\.0.*0\.28\.0"):
+        place.run(*BEGUN, REPEAT, MEASURED, job=earlier)
+
+
+def test_what_an_earlier_row_did_not_know_of_its_machine_is_no_difference(place):
+    earlier = replace(JOB, machine=Machine(device="cpu", gpu="NVIDIA H200"))
+    assert place.run(*BEGUN, REPEAT, MEASURED, job=earlier).ok
+
+
+def test_answers_are_compared_with_those_sent_again(place):
+    first = {"event": "outputs", "answers": [[7, 8], [9]]}
+    again = {"event": "outputs", "answers": [[7, 8], [1]]}
+    run = place.run(*BEGUN, REPEAT, first, again, MEASURED)
+    assert (run.outputs.answers, run.outputs.again) == (((7, 8), (9,)), 0.5)
+    assert place.run(*BEGUN, REPEAT, first, MEASURED).outputs is None

@@ -1,4 +1,7 @@
-"""The guard leaves nothing behind, whatever ends first. Real processes, no engine needed."""
+"""The guard leaves nothing behind, whatever ends first.
+
+Real processes, no engine needed.
+"""
 
 import os
 import signal
@@ -31,26 +34,22 @@ def guarded(tmp_path):
     with ExitStack() as running:
 
         def start(program):
-            (read, write), nothing = os.pipe(), os.open(os.devnull, os.O_RDONLY)
-            fds = {
+            read, write = os.pipe()
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            environment = {
+                **os.environ,
                 "CHUNKSCOPE_EVENTS_FD": str(write),
                 "CHUNKSCOPE_TASK_FD": str(nothing),
             }
             log = tmp_path / "log"
-            guard = [
-                sys.executable,
-                "-I",
-                str(INSIDE / "chunkscope_guard.py"),
-                str(log),
-            ]
-            process = running.enter_context(
-                started(
-                    [*guard, sys.executable, "-c", program],
-                    stdin=subprocess.PIPE,
-                    env={**os.environ, **fds},
-                    pass_fds=[write, nothing],
-                )
+            guard = [sys.executable, "-I", str(INSIDE / "chunkscope_guard.py")]
+            guarding = started(
+                [*guard, str(log), sys.executable, "-c", program],
+                stdin=subprocess.PIPE,
+                env=environment,
+                pass_fds=[write, nothing],
             )
+            process = running.enter_context(guarding)
             for fd in (read, write, nothing):
                 os.close(fd)
             return process, log
@@ -58,9 +57,9 @@ def guarded(tmp_path):
         yield start
 
 
-def test_ctrl_c_is_not_for_the_engine_but_the_end_of_stdin_ends_even_the_stubborn(
+def test_ctrl_c_does_not_end_an_engine_and_the_end_of_stdin_ends_even_a_stubborn_one(
     guarded,
-) -> None:
+):
     guard, log = guarded(STUBBORN)
     wait_until(lambda: log.exists() and "up" in log.read_text())
     segment = Path("/dev/shm") / log.read_text().split()[1]
@@ -78,7 +77,7 @@ def test_ctrl_c_is_not_for_the_engine_but_the_end_of_stdin_ends_even_the_stubbor
     ("program", "code"),
     [
         (
-            "import subprocess; subprocess.Popen(['sleep', '600']); raise SystemExit(7)",
+            "import subprocess, sys\nsubprocess.Popen(['sleep', '600'])\nsys.exit(7)",
             7,
         ),
         ("import os; os.kill(os.getpid(), 9)", 128 + 9),
@@ -86,7 +85,7 @@ def test_ctrl_c_is_not_for_the_engine_but_the_end_of_stdin_ends_even_the_stubbor
 )
 def test_how_the_engine_ended_is_passed_on_and_its_children_end_too(
     guarded, program, code
-) -> None:
+):
     guard, _ = guarded(program)
     assert guard.wait(PATIENCE_S) == code
     assert members(guard.pid) == []

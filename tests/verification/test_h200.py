@@ -1,12 +1,14 @@
-"""What was measured on an H200 is committed; here it is held against what is said of it."""
+"""What was measured on an H200 is committed.
+
+Here it is held against what is said of it.
+"""
 
 from dataclasses import replace
 
 import pytest
 
 from chunkscope.models import find_model
-from chunkscope.planning.request import PlanRequest
-from chunkscope.verification.predicting import with_prediction
+from chunkscope.verification.verify import with_prediction
 from tests.h200 import FOLDER, Scenario, advice_table, measured, scenarios, table
 
 README = (FOLDER / "README.md").read_text()
@@ -17,33 +19,33 @@ RUNS = [
 ]
 
 
-def test_the_readme_shows_what_was_measured_of_two_models_over_three_kinds_of_data() -> (
-    None
-):
+def test_the_readme_shows_what_was_measured():
     assert table() in README
-    models, data = ("llama-3.1-8b", "qwen2.5-1.5b"), ("short", "mixed", "long")
-    assert {f"{m}-{d}" for m in models for d in data} <= set(measured())
-    there = {
-        (v.machine.gpu, v.machine.vllm, v.model.dummy) for v in measured().values()
-    }
-    assert there == {("NVIDIA H200", "0.24.0", True)}
-    assert all(v.run("plan") for v in measured().values())
+
+
+def test_two_models_were_measured_over_three_kinds_of_data():
+    names = set()
+    for model in ("llama-3.1-8b", "qwen2.5-1.5b"):
+        names |= {f"{model}-{data}" for data in ("short", "mixed", "long")}
+    assert names <= set(measured())
+
+
+def test_they_ran_on_one_machine_and_each_has_a_plan():
+    for verification in measured().values():
+        machine = verification.machine
+        assert (machine.gpu, machine.vllm) == ("NVIDIA H200", "0.24.0")
+        assert verification.model.dummy
+        assert verification.run("plan")
 
 
 @pytest.mark.parametrize(("verification", "run"), RUNS)
-def test_predicted_memory_is_close_and_as_it_was_committed(verification, run) -> None:
-    """The activation peak within 5 % of what was measured, from 2,048 tokens per step to 34,816."""
-    bare = replace(run, predicted=None, predicted_activation_gib=None)
-    v, shape = verification, find_model(verification.model.name)
-    today = with_prediction(bare, shape, v.machine, v.workload, PlanRequest())
-    assert today.predicted_activation_gib == pytest.approx(
-        run.activation_peak_gib, rel=0.05
-    )
-    assert today.predicted.kv_cache_tokens == pytest.approx(
-        run.kv_cache_tokens, rel=0.005
-    )
+def test_predicted_memory_is_close_and_as_it_was_committed(verification, run):
+    bare = replace(run, predicted=None)
+    shape = find_model(verification.model.name)
+    today = with_prediction(bare, shape, verification.machine, verification.workload)
+    tokens = pytest.approx(run.kv_cache_tokens, rel=0.005)
+    assert today.predicted.kv_cache_tokens == tokens
     assert today.predicted == run.predicted
-    assert today.predicted_activation_gib == run.predicted_activation_gib
 
 
 NAMES = sorted(path.parent.name for path in FOLDER.glob("advice/*/verify.json"))
@@ -51,50 +53,50 @@ NAMES = sorted(path.parent.name for path in FOLDER.glob("advice/*/verify.json"))
 
 @pytest.fixture(scope="module")
 def tried() -> dict[str, Scenario]:
-    return {one.name: one for one in scenarios()}
+    return {scenario.name: scenario for scenario in scenarios()}
 
 
 @pytest.fixture(params=NAMES)
-def one(tried: dict[str, Scenario], request: pytest.FixtureRequest) -> Scenario:
+def scenario(tried: dict[str, Scenario], request: pytest.FixtureRequest) -> Scenario:
     return tried[request.param]
 
 
-def test_there_are_eleven_scenarios_and_the_table_has_every_row(tried) -> None:
+def test_there_are_eleven_scenarios_and_the_table_has_every_row(tried):
     assert len(tried) == 11
     assert advice_table(list(tried.values())) in README
 
 
-def test_no_plan_was_slower_than_vllms_default_beyond_the_spread(one) -> None:
+def test_no_plan_was_slower_than_vllms_default_beyond_the_spread(scenario):
     """Where there are limits they decide, and the plan keeps them."""
-    if one.plan.request.slo:
-        assert one.ours.figures.slo_use <= 1 < one.default.figures.slo_use
+    plan = scenario.ours
+    default = scenario.default
+    if scenario.plan.request.slo:
+        assert plan.figures.slo_use <= 1 < default.figures.slo_use
         return
-    least = min(repeat.makespan_s for repeat in one.ours.repeats)
-    assert least <= max(repeat.makespan_s for repeat in one.default.repeats)
+    least = min(repeat.makespan_s for repeat in plan.repeats)
+    assert least <= max(repeat.makespan_s for repeat in default.repeats)
 
 
-def test_where_a_gain_was_promised_at_least_half_of_it_was_there(one) -> None:
-    if one.promised is not None:
-        assert one.gained >= one.promised / 2
+def test_where_a_gain_was_promised_at_least_half_of_it_was_there(scenario):
+    if scenario.promised is not None:
+        assert scenario.gained >= scenario.promised / 2
 
 
-def test_prefix_hits_were_as_predicted(one) -> None:
-    figures = one.ours.figures
-    assert figures.prefix_hit_rate == pytest.approx(
-        one.ours.predicted_prefix_hit_rate, abs=0.003
-    )
+def test_prefix_hits_were_as_predicted(scenario):
+    predicted = scenario.ours.predicted_prefix_hit_rate
+    rate = scenario.ours.figures.prefix_hit_rate
+    assert rate == pytest.approx(predicted, abs=0.003)
 
 
-def test_verify_predicts_what_simulate_does_to_the_last_digit(one) -> None:
+@pytest.mark.parametrize("name", ["plan", "default"])
+def test_verify_predicts_what_simulate_does_to_the_last_digit(scenario, name):
     """Of the very requests that were sent, for the plan and for vLLM's default."""
-    there, v = one.plan.deployment, one.verification
-    for name in ("plan", "default"):
-        run = v.run(name)
-        if run is not None:
-            beside = (there.shape, v.machine, v.workload, one.plan.request, there.entry)
-            today = with_prediction(run, *beside)
-            assert today.predicted_figures == one.simulated[name]
-            peak = pytest.approx(
-                run.activation_peak_gib, rel=0.06
-            )  # of likelihoods, too
-            assert today.predicted_activation_gib == peak
+    verification = scenario.verification
+    run = verification.run(name)
+    if run is None:  # the default was not measured beside every plan
+        return
+    shape = scenario.plan.deployment.shape
+    slo = scenario.plan.request.slo
+    machine = verification.machine
+    today = with_prediction(run, shape, machine, verification.workload, slo)
+    assert today.predicted_figures == scenario.simulated[name]

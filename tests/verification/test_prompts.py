@@ -1,4 +1,4 @@
-"""Real prompts: read again as they were analyzed, and sent where one of their length is asked."""
+"""Real prompts: read again as they were analyzed, sent where their length is asked."""
 
 import datetime
 import json
@@ -19,7 +19,14 @@ from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.simulation.workload import Workload, dataset_output, draw_workload
 from chunkscope.sources.base import ReadOptions
-from chunkscope.verification.prompts import RealPrompt, nearest, real_prompts
+from chunkscope.verification.options import VerifyOptions
+from chunkscope.verification.prompts import (
+    RealPrompt,
+    Sent,
+    is_near,
+    real_prompts,
+    rows_for,
+)
 from chunkscope.verification.result import PromptSource
 from tests.build import workload
 from tests.commands.helpers import write_jsonl
@@ -30,37 +37,28 @@ SAMPLE = Path(__file__).parents[2] / "sample_data"
 
 
 def every_prompt(profile: Profile) -> Workload:
-    outputs = [dataset_output(one, asked=16) for one in profile.datasets]
+    outputs = [dataset_output(dataset, asked=16) for dataset in profile.datasets]
     return draw_workload(profile.datasets, outputs, room=200_000)
 
 
-def again(paths, profile, sent, **how):
-    return real_prompts(
-        [str(path) for path in paths],
-        *(profile, sent),
-        **{
-            "tokenizer": None,
-            "trust_remote_code": False,
-            "seed": 0,
-            "listener": Progress(),
-            **how,
-        },
-    )
+def again(paths, profile, sent, **options) -> Sent:
+    data = [str(path) for path in paths]
+    options = VerifyOptions(data=data, **options)
+    return real_prompts(sent, profile, options, Progress())
 
 
 def assert_as_analyzed(paths, options: AnalyzeOptions | None = None):
     """Every row once: the lengths are the profile's, one by one."""
     profile = chunkscope.analyze([str(path) for path in paths], options=options)
-    sent, real, source = again(paths, profile, every_prompt(profile))
-    assert sorted(source.datasets) == sorted(one.name for one in profile.datasets)
-    assert Counter(r.prompt_tokens for r in sent.requests) == Counter(
-        profile.overall.counts
-    )
-    assert [len(prompt.ids) for prompt in real] == [
-        r.prompt_tokens for r in sent.requests
-    ]
-    assert [r.output_tokens for r in sent.requests] == [16] * len(sent.requests)
-    return real
+    sent = again(paths, profile, every_prompt(profile))
+    names = sorted(dataset.name for dataset in profile.datasets)
+    assert sorted(sent.source.datasets) == names
+    requests = sent.workload.requests
+    lengths = [request.prompt_tokens for request in requests]
+    assert Counter(lengths) == Counter(profile.overall.counts)
+    assert [len(prompt.ids) for prompt in sent.prompts] == lengths
+    assert {request.output_tokens for request in requests} == {16}
+    return sent.prompts
 
 
 def texts(prompts: list[RealPrompt]) -> list[str]:
@@ -68,40 +66,30 @@ def texts(prompts: list[RealPrompt]) -> list[str]:
 
 
 def counted(path: Path, tokenizer: str, **options) -> Profile:
-    return chunkscope.analyze(
-        path, options=AnalyzeOptions(tokenizer=tokenizer, **options)
-    )
+    asked = AnalyzeOptions(tokenizer=tokenizer, **options)
+    return chunkscope.analyze(path, options=asked)
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory) -> str:
     """A tokenizer that is loaded in no time: a token for each byte."""
-    return str(
-        save(
-            bpe(),
-            tmp_path_factory.mktemp("small"),
-            tokenizer_class="PreTrainedTokenizerFast",
-        )
-    )
+    folder = tmp_path_factory.mktemp("small")
+    return str(save(bpe(), folder, tokenizer_class="PreTrainedTokenizerFast"))
 
 
 @pytest.fixture
 def data(tmp_path):
-    return write_jsonl(
-        tmp_path / "d.jsonl", [{"prompt": "one"}, {"prompt": "and another"}]
-    )
+    rows = [{"prompt": "one"}, {"prompt": "and another"}]
+    return write_jsonl(tmp_path / "d.jsonl", rows)
 
 
 def test_several_datasets_and_options_of_the_profile_hold(small):
-    names = ("code_repair", "knowledge_quiz")
-    files = [
-        path for path in sorted(SAMPLE.iterdir()) if path.name.split(".")[0] in names
-    ]
-    assert_as_analyzed(files, AnalyzeOptions(tokenizer=small))
+    repair = next(SAMPLE.glob("code_repair.*"))
+    quiz = next(SAMPLE.glob("knowledge_quiz.*"))
+    assert_as_analyzed([repair, quiz], AnalyzeOptions(tokenizer=small))
     select = SelectOptions(template="Q: {question}\nA:")
-    assert_as_analyzed(
-        files[1:], AnalyzeOptions(special_tokens=False, select=select, tokenizer=small)
-    )
+    options = AnalyzeOptions(special_tokens=False, select=select, tokenizer=small)
+    assert_as_analyzed([quiz], options)
 
 
 def test_chats_are_rendered_as_they_were(data):
@@ -149,15 +137,17 @@ def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(
     )
     options = AnalyzeOptions(prefix_files=files, names=("d", "mine"), tokenizer=small)
     profile = chunkscope.analyze([data, other], options=options)
-    _, prompts, _ = again([data, other], profile, workload(40, 40, 40, 40))
-    assert {*texts(prompts)} == {
-        *("Examples of one:\n\none", "Examples of one:\n\nand another"),
-        *("Examples of two:\n\nthree", "Examples of two:\n\nand the fourth"),
+    sent = again([data, other], profile, every_prompt(profile))
+    assert {*texts(sent.prompts)} == {
+        "Examples of one:\n\none",
+        "Examples of one:\n\nand another",
+        "Examples of two:\n\nthree",
+        "Examples of two:\n\nand the fourth",
     }
     assert "Examples" not in json.dumps(profile.to_json())  # the text is not kept
     (tmp_path / "two").write_text("Other examples:\n\n")
     with pytest.raises(InputError, match="two"):
-        again([data, other], profile, workload(40))
+        again([data, other], profile, every_prompt(profile))
 
 
 @pytest.mark.real
@@ -177,93 +167,138 @@ def test_real_chats_have_the_ids_that_transformers_gives(shared):
     assert [list(prompt.ids) for prompt in real] == encoded["input_ids"]
 
 
-def test_rows_are_used_again_only_when_all_were_used(data, small):
-    _, real, source = again([data], counted(data, small), workload(*[30] * 5))
-    assert sorted(Counter(texts(real)).values()) == [2, 3]
-    assert source == PromptSource(datasets=("d",), repeated=3)
+# -- which row for which request -------------------------------------------------------
 
 
-def test_the_room_is_never_exceeded(tmp_path, small):
-    data = write_jsonl(
-        tmp_path / "d.jsonl", ({"prompt": "x y" * n} for n in range(1, 40))
-    )
-    sent = again([data], counted(data, small), workload(*[20] * 39))[0]
-    assert all(r.prompt_tokens + r.output_tokens <= 28 for r in sent.requests)
-    assert min(r.output_tokens for r in sent.requests) >= 1
+def test_rows_are_used_again_where_no_other_has_the_length(data, small):
+    profile = counted(data, small)
+    short, long = sorted(profile.overall.counts)
+    sent = again([data], profile, workload(*[short] * 3, *[long] * 2))
+    used = Counter(texts(sent.prompts))
+    assert used == {"one": 3, "and another": 2}
+    assert sent.source == PromptSource(datasets=("d",), repeated=3)
+
+
+def test_an_answer_is_cut_down_before_the_room_is_exceeded(tmp_path, small):
+    rows = [{"prompt": "x" * (95 + number)} for number in range(10)]
+    data = write_jsonl(tmp_path / "d.jsonl", rows)
+    # The longest request takes 102 tokens, and there is no row of 100.
+    wanted = workload(100, output=2)
+    sent = again([data], counted(data, small), wanted).workload
+    for request in sent.requests:
+        assert request.prompt_tokens + request.output_tokens <= 102
+        assert request.output_tokens >= 1
 
 
 @pytest.mark.parametrize(
-    ("wanted", "row"), [(5, 0), (10, 0), (11, 1), (13, 1), (14, 2), (99, 2)]
+    ("wanted", "row"), [(80, 0), (100, 0), (101, 1), (130, 1), (131, 2), (990, 2)]
 )
 def test_of_two_rows_as_near_the_shorter_is_taken(wanted, row):
-    assert nearest([wanted], [8, 12, 15], room=100) == [row]
+    near = [(80, 0), (120, 1), (141, 2)]
+    lengths = [length for length, _ in near]
+    # Two requests that fit beside it: the data is the right one.
+    places = rows_for([wanted, 80, 120, 141], lengths, room=1_000)
+    assert places[0] == row
 
 
-@given(
-    st.lists(st.integers(1, 60), min_size=1, max_size=40),
-    st.lists(st.integers(0, 80), min_size=1, max_size=40),
-)
-def test_rows_are_spread_evenly_and_fit(wanted, lengths):
+def test_no_row_is_used_again_while_another_is_within_5_percent():
+    lengths = [105, 100, 95, 106, 94]
+    assert sorted(rows_for([100] * 3, lengths, room=1_000)) == [0, 1, 2]
+    assert Counter(rows_for([100] * 6, lengths, room=1_000)) == {0: 2, 1: 2, 2: 2}
+
+
+def any_near(lengths: list[int], wanted: int) -> bool:
+    return any(is_near(length, wanted) for length in lengths)
+
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=40)
+
+
+@given(LENGTHS, st.lists(st.integers(0, 80), min_size=1, max_size=40))
+def test_each_row_fits_and_is_near_or_the_nearest(wanted, lengths):
     room = max(wanted) + 1
-    usable = [n for n in lengths if 0 < n < room]
-    if not usable:
-        with pytest.raises(InputError):
-            nearest(wanted, lengths, room=room)
+    usable = [length for length in lengths if 0 < length < room]
+    try:
+        places = rows_for(wanted, lengths, room=room)
+    except InputError:
+        lacking = [length for length in wanted if not any_near(usable, length)]
+        assert len(lacking) * 2 > len(wanted)
         return
-    chosen = nearest(wanted, lengths, room=room)
-    assert all(0 < lengths[row] < room for row in chosen)
-    used = Counter(chosen)
-    assert max(used.values()) - min(used.values()) <= 1
-    assert len(used) == min(len(usable), len(wanted))
-    longest = max(range(len(wanted)), key=lambda i: wanted[i])
-    best = min(abs(n - wanted[longest]) for n in usable)
-    assert abs(lengths[chosen[longest]] - wanted[longest]) == best
+    for length, place in zip(wanted, places, strict=True):
+        row = lengths[place]
+        assert 0 < row < room
+        nearest = min(abs(other - length) for other in usable)
+        assert is_near(row, length) or abs(row - length) == nearest
 
 
-def test_real_prompts_share_what_they_share(tmp_path, small) -> None:
-    """Shots of two kinds before each question: what is predicted of them is of these very rows."""
+APART = st.sampled_from([20, 30, 40, 50, 60])  # by more than 5 %
+
+
+@given(st.lists(APART, min_size=1, max_size=40), st.integers(1, 3))
+def test_rows_of_the_same_lengths_are_used_evenly(lengths, times):
+    places = rows_for(lengths * times, lengths, room=100)
+    assert [lengths[place] for place in places] == lengths * times
+    assert set(Counter(places).values()) == {times}
+
+
+def test_data_that_fits_nowhere_is_refused():
+    with pytest.raises(InputError, match="the shortest prompt 50"):
+        rows_for([10], [50, 60], room=20)
+
+
+def test_real_prompts_share_what_they_share(tmp_path, small):
+    """Shots of two kinds before each question."""
     shots = ["One and one is two. " * 20, "A cube has six sides. " * 20]
     rows = [{"prompt": f"{shots[n % 2]}Question {n}?"} for n in range(8)]
-    file = write_jsonl(
-        tmp_path / "few.jsonl", [*rows, {"prompt": "Nothing in common?"}]
-    )
+    rows.append({"prompt": "Nothing in common?"})
+    file = write_jsonl(tmp_path / "few.jsonl", rows)
     profile = counted(file, small)
-    sent, real, _ = again([file], profile, every_prompt(profile))
-    pairs = zip(sent.requests, real, strict=True)
-    kinds = {(request.stretch, prompt.text[:5]) for request, prompt in pairs}
+    sent = again([file], profile, every_prompt(profile))
+    kinds = set()
+    for request, prompt in zip(sent.workload.requests, sent.prompts, strict=True):
+        kinds.add((request.stretch, prompt.text[:5]))
     assert len(kinds) == len(dict(kinds)) == 3  # each kind has a stretch of its own
-    assert sorted(depths(sent.stretches)) == [400, 448]  # in blocks of 16 tokens
+    depths_of = sorted(depths(sent.workload.stretches))
+    assert depths_of == [400, 448]  # in blocks of 16 tokens
 
 
-def test_what_the_profile_does_not_keep_is_refused(data, tmp_path, small):
+# -- what is refused -------------------------------------------------------------------
+
+
+def test_a_chat_template_that_the_profile_does_not_keep_is_refused(
+    data, tmp_path, small
+):
     template = tmp_path / "t.jinja"
-    template.write_text(
-        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
-    )
-    templated = counted(data, small, chat_template=template, apply_chat_template=True)
+    template.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    profile = counted(data, small, chat_template=template, apply_chat_template=True)
     with pytest.raises(InputError, match="--chat-template"):
-        again([data], templated, workload(5))
-    trace = write_jsonl(
-        tmp_path / "t.jsonl", [{"input_length": 9, "output_length": 2}] * 3
-    )
+        again([data], profile, workload(5))
+
+
+def test_a_trace_has_no_texts(data, tmp_path, small):
+    rows = [{"input_length": 9, "output_length": 2}] * 3
+    trace = write_jsonl(tmp_path / "t.jsonl", rows)
     for profile in (chunkscope.analyze(trace), counted(data, small)):
         with pytest.raises(InputError) as raised:
             again([trace], profile, workload(9))
         assert "--data" in raised.value.hint
 
 
-def test_another_tokenizer_or_other_data_is_refused(data, tmp_path, small):
-    mine = save(
-        bpe("o n"), tmp_path / "other", tokenizer_class="PreTrainedTokenizerFast"
-    )
+def test_another_tokenizer_is_refused(data, tmp_path, small):
+    folder = tmp_path / "other"
+    other = save(bpe("o n"), folder, tokenizer_class="PreTrainedTokenizerFast")
     with pytest.raises(InputError) as raised:
-        again([data], counted(data, small), workload(5), tokenizer=str(mine))
+        again([data], counted(data, small), workload(5), tokenizer=str(other))
     assert "tokenizer" in raised.value.hint
+
+
+def test_data_of_other_lengths_is_refused(data, tmp_path, small):
+    profile = counted(data, small)
     rows = [{"prompt": "far longer " * 9}, {"prompt": "and " * 40}]
     other = write_jsonl(tmp_path / "o.jsonl", rows)
-    with pytest.raises(InputError, match="2 of 2"):
-        again([other], counted(data, small), workload(5, 99))
-    assert again([other], counted(data, small, sample=1), workload(5, 99))[1]
+    wanted = workload(*profile.overall.counts, output=500)
+    with pytest.raises(InputError, match="for 2 of 2 requests"):
+        again([other], profile, wanted)
 
 
 def test_a_tokenizer_that_is_python_code_runs_where_it_is_trusted(
@@ -275,10 +310,12 @@ def test_a_tokenizer_that_is_python_code_runs_where_it_is_trusted(
         "auto_map": {"AutoTokenizer": [None, "mine.Mine"]},
     }
     folder = str(save(bpe(), tmp_path / "code", **mine))
-    code = "from transformers import PreTrainedTokenizerFast as Fast\nclass Mine(Fast): pass\n"
+    code = "from transformers import PreTrainedTokenizerFast\n"
+    code += "class Mine(PreTrainedTokenizerFast): pass\n"
     (tmp_path / "code" / "mine.py").write_text(code)
     profile = counted(data, folder, read=ReadOptions(trust_remote_code=True))
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    sent = every_prompt(profile)
     with pytest.raises(InputError, match="Python code"):
-        again([data], profile, workload(5))
-    assert again([data], profile, workload(5), trust_remote_code=True)[1]
+        again([data], profile, sent)
+    assert again([data], profile, sent, trust_remote_code=True).prompts

@@ -1,4 +1,4 @@
-"""`verify --endpoint` against a real server: `vllm serve` of a tiny model with dummy weights."""
+"""`verify --endpoint` against a real `vllm serve`: a tiny model with dummy weights."""
 
 import json
 import os
@@ -19,7 +19,11 @@ from chunkscope.console import Progress
 from chunkscope.diagnosis.doctor import doctor
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.endpoint.client import measure_endpoint
+from chunkscope.verification.endpoint.client import (
+    EndpointJob,
+    MeasuredEndpoint,
+    measure_endpoint,
+)
 from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import EngineKind, Verification
 from chunkscope.vllm.enums import Task
@@ -72,7 +76,7 @@ def served(vllm_python, tmp_path_factory):
 
 
 def write_tokenizer(folder: Path) -> None:
-    """A token for each byte and <s> before each prompt: far fewer than random ids are drawn of."""
+    """A token for each byte, and <s> before each prompt."""
     from tokenizers import decoders, processors
 
     tokenizer = bpe()
@@ -99,15 +103,11 @@ def _key(monkeypatch):
     monkeypatch.setenv("CHUNKSCOPE_API_KEY", KEY)
 
 
-def measure(served, sent: Workload, **changes):
-    how = {
-        "repeats": 2,
-        "model": None,
-        "prompts": (),
-        "timeout_s": 120.0,
-        "listener": Progress(),
-    }
-    return measure_endpoint(served.url, sent, **{**how, **changes})
+def measure(
+    served, sent: Workload, listener: Progress | None = None, **changes
+) -> MeasuredEndpoint:
+    job = EndpointJob(workload=sent, **{"repeats": 2, "timeout_s": 120.0, **changes})
+    return measure_endpoint(served.url, job, None, listener or Progress())
 
 
 class WhenMeasured(Progress):
@@ -124,7 +124,7 @@ class WhenMeasured(Progress):
 
 
 def real(*texts: str, complete: bool) -> list[RealPrompt]:
-    return [RealPrompt(text, (), complete) for text in texts]
+    return [RealPrompt(text=text, ids=(), is_complete=complete) for text in texts]
 
 
 def tokens(figures) -> float:
@@ -132,12 +132,13 @@ def tokens(figures) -> float:
 
 
 def test_a_running_server_is_measured_from_end_to_end(served, installed):
-    machine, subject, run = measure(
-        served, workload(*MIXED, output=60, apart_s=0.02, long_over=500)
-    )
+    sent = workload(*MIXED, output=60, apart_s=0.02, long_over=500)
+    measured = measure(served, sent)
+    machine, run = measured.machine, measured.run
     assert (run.status, run.failure, run.notes) == (Status.OK, None, ())
     assert (machine.endpoint, machine.vllm) == (served.url, installed[0])
-    assert (subject.name, run.setting, run.settings) == ("tiny", "endpoint", Settings())
+    assert measured.model.name == "tiny"
+    assert (run.setting, run.settings) == ("endpoint", Settings())
     assert len(run.repeats) == 2
     for figures in run.repeats:
         assert tokens(figures) == pytest.approx(60 * len(MIXED))
@@ -155,7 +156,7 @@ def test_a_running_server_is_measured_from_end_to_end(served, installed):
 
 
 def test_a_shared_prefix_is_found_in_the_cache_and_no_other_repeat_is(served):
-    run = measure(served, workload(*[700] * 8, apart_s=0.2, shared=512))[2]
+    run = measure(served, workload(*[700] * 8, apart_s=0.2, shared=512)).run
     # The first request computes what the other seven find.
     assert [f.prefix_hit_rate for f in run.repeats] == [
         pytest.approx(7 / 8 * 512 / 700)
@@ -164,7 +165,7 @@ def test_a_shared_prefix_is_found_in_the_cache_and_no_other_repeat_is(served):
 
 def test_likelihoods_come_in_one_piece(served):
     sent = workload(*MIXED, output=1, task=Task.LOGLIKELIHOOD)
-    run = measure(served, sent, repeats=1)[2]
+    run = measure(served, sent, repeats=1).run
     assert (run.status, run.failure, run.notes) == (Status.OK, None, ())
     assert run.figures.itl_s is None
     assert tokens(run.figures) == pytest.approx(len(MIXED))
@@ -175,12 +176,12 @@ def test_real_texts_are_sent_as_text_and_counted_by_the_server(served):
         f"{number:03}".ljust(length, "x") for number, length in enumerate(MIXED)
     )
     # As rendered chats are: the server adds no <s>.
-    run = measure(served, workload(*MIXED), prompts=real(*texts, complete=True))[2]
+    run = measure(served, workload(*MIXED), prompts=real(*texts, complete=True)).run
     assert (run.status, run.notes) == (Status.OK, ())
     # The same texts again, yet each repeat is salted with another salt.
     assert [f.prefix_hit_rate for f in run.repeats] == [0, 0]
     prompts = real("y" * 200, "z" * 100, complete=False)
-    run = measure(served, workload(100, 50), prompts=prompts, repeats=1)[2]
+    run = measure(served, workload(100, 50), prompts=prompts, repeats=1).run
     assert run.figures.input_tokens_per_s * run.figures.makespan_s == pytest.approx(302)
     assert run.notes[0].values == {"counted": 302, "sent": 150}
 
@@ -237,14 +238,16 @@ def test_a_server_that_hangs_is_a_timeout_and_one_that_dies_a_result(served, ins
     group = served.process.pid
     hang = WhenMeasured(os.killpg, group, signal.SIGSTOP)
     try:
-        run = measure(served, sent, timeout_s=12, listener=hang)[2]
+        run = measure(served, sent, timeout_s=12, listener=hang).run
     finally:
         hang.timer.join()
         os.killpg(group, signal.SIGCONT)
     assert (run.status, run.failure.values["phase"]) == (Status.TIMEOUT, "measuring")
     assert run.figures is None
     (core,) = named("EngineCore") & {*members(group)}
-    run = measure(served, sent, listener=WhenMeasured(os.kill, core, signal.SIGKILL))[2]
+    run = measure(
+        served, sent, listener=WhenMeasured(os.kill, core, signal.SIGKILL)
+    ).run
     assert (run.status, run.failure.values["phase"]) == (Status.DIED, "measuring")
     assert run.failure.values["sent"] == 60
     served.process.wait(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""`chunkscope verify` against a real engine: a tiny model with random weights, on the CPU.
+"""`chunkscope verify` against a real engine: a tiny model, on the CPU.
 
 Starting an engine takes half a minute, so each test asks as much of one as it can.
 """
@@ -21,12 +21,10 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.recommend import recommend
-from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import LengthRule
-from chunkscope.planning.simulator import Simulator
 from chunkscope.verification.calibrate import BURSTS
-from chunkscope.verification.predicting import simulated_as_measured, with_prediction
 from chunkscope.verification.result import PromptSource, Verification
+from chunkscope.verification.verify import simulated_as_measured, with_prediction
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
@@ -47,7 +45,10 @@ ONLY_PLAN = ("--against", "none", "--requests", "11", "--repeats", "1")
 
 
 class Workplace:
-    """A folder with a tiny model, a profile and a plan; and every process started from it."""
+    """A folder with a tiny model, a profile and a plan.
+
+    And every process started from it.
+    """
 
     def __init__(self, folder: Path, vllm_python: str, version: str) -> None:
         self.folder = folder
@@ -106,7 +107,10 @@ class Workplace:
         return Verification.load(self.output)
 
     def processes(self, name: str = "") -> list[int]:
-        """Everything alive in our guards' groups; with a name, those that have it, and no guard."""
+        """Everything alive in our guards' groups.
+
+        With a name, those that have it, and no guard.
+        """
         self.groups |= named("chunkscope_guard", str(self.folder))  # its log is there
         ours = {process for group in self.groups for process in members(group)}
         return sorted((ours & named(name)) - self.groups if name else ours)
@@ -129,21 +133,29 @@ def wait_for(process: "subprocess.Popen[str]", words: str) -> str:
     pytest.fail(f"{words!r} was never said:\n{said}")
 
 
-def save_model(folder: Path) -> None:
-    """Random weights, so large that one token clearly wins: of those that vLLM makes for
-    `--load-format dummy` all tokens are all but equally likely, and rounding decides."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+# Random weights, so large that one token clearly wins: of those that vLLM makes for
+# `--load-format dummy` all tokens are all but equally likely, and rounding decides.
+SAVE_MODEL = """
+import json, sys
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**TINY))
-    for name, weights in model.named_parameters():
-        if weights.dim() == 2:
-            scale = 3.0 if "lm_head" in name else 2.0
-            weights.data.normal_(
-                0, 1.0 if "embed" in name else scale / weights.shape[-1] ** 0.5
-            )
-    model.save_pretrained(folder)
+folder, config = sys.argv[1], json.loads(sys.argv[2])
+torch.manual_seed(0)
+model = LlamaForCausalLM(LlamaConfig(**config))
+for name, weights in model.named_parameters():
+    if weights.dim() == 2:
+        scale = 3.0 if "lm_head" in name else 2.0
+        spread = 1.0 if "embed" in name else scale / weights.shape[-1] ** 0.5
+        weights.data.normal_(0, spread)
+model.save_pretrained(folder)
+"""
+
+
+def save_model(folder: Path, vllm_python: str) -> None:
+    """Weights that decide the answers, made by the Python that has torch."""
+    words = [vllm_python, "-c", SAVE_MODEL, str(folder), json.dumps(TINY)]
+    subprocess.run(words, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="session")
@@ -161,9 +173,12 @@ def place(tmp_path, vllm_python, version):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, vllm_python, version):
-    """Two settings, measured once for several tests; weights that make one token clearly win."""
+    """Two settings, measured once for several tests.
+
+    Weights that make one token clearly win.
+    """
     place = Workplace(tmp_path_factory.mktemp("verify"), vllm_python, version)
-    save_model(place.folder / "tiny")
+    save_model(place.folder / "tiny", vllm_python)
     result = place.run(
         *("--check-outputs", "--against", "off"),
         *("--requests", "11", "--repeats", "2", "--max-output", "4"),
@@ -220,17 +235,15 @@ def test_the_steps_are_kept_to_calibrate_a_simulation(measured) -> None:
 
 
 def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
-    """All requests wait in the engine when the clock starts, so that every repeat is the same."""
+    """All requests wait in the engine when the clock starts: repeats are alike."""
     place, result = measured
-    there = Deployment(
-        release=release(result.machine.vllm), shape=find_model(place.folder / "tiny")
-    )
-    how = {"request": PlanRequest(), "deployment": there, "workload": result.workload}
+    version = release(result.machine.vllm)
+    tiny = Deployment(release=version, shape=find_model(place.folder / "tiny"))
     for run in result.runs:
         assert run.notes == ()
         is_off = run.is_called("off")
         assert run.engine["enable_chunked_prefill"] is (not is_off)
-        simulated = simulated_as_measured(run, Simulator(**how))
+        simulated = simulated_as_measured(run, result.workload, tiny)
         for name in ("steps", "chunked_prompts", "chunks_max", "preemptions"):
             expected = {getattr(simulated.figures, name)}
             assert {getattr(repeat, name) for repeat in run.repeats} == expected
@@ -361,7 +374,5 @@ def test_hits_of_real_prompts_are_predicted_as_an_engine_measures_them(place) ->
     assert max(off_by) <= 0.01
     ample = replace(run, engine={**run.engine, "num_gpu_blocks": 10_000})
     shape = find_model(place.folder / "tiny")
-    ideal = with_prediction(
-        ample, shape, result.machine, result.workload, PlanRequest()
-    )
+    ideal = with_prediction(ample, shape, result.machine, result.workload)
     assert 0 < run.predicted_prefix_hit_rate < ideal.predicted_prefix_hit_rate

@@ -12,7 +12,7 @@ from chunkscope.models import find_model, known_model
 from chunkscope.models.quantization import Quantization
 from chunkscope.report.section import sections
 from chunkscope.report.words import sentence
-from chunkscope.verification.verify import VerifyOptions
+from chunkscope.verification.options import VerifyOptions
 from chunkscope.vllm.check import DRY, check, vllm_python
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Task

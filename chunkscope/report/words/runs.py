@@ -24,7 +24,6 @@ from chunkscope.report.words.plan import (
     where,
 )
 from chunkscope.simulation.result import SimulatedRun, Simulation
-from chunkscope.verification.outputs import is_noise
 from chunkscope.verification.result import (
     DEFAULT,
     PLAN,
@@ -37,6 +36,7 @@ from chunkscope.verification.verdict import (
     TIE_OF_ONE,
     arguments,
     goal_of,
+    is_noise,
     value,
     worse_figures,
 )

@@ -1,4 +1,4 @@
-"""Measure a server that runs already: any OpenAI-compatible one, and vLLM in more detail.
+"""Measure a server that runs: any OpenAI-compatible one, and vLLM in more detail.
 
 Requests ask for greedy answers (temperature 0): that is what settings are compared by.
 """
@@ -6,7 +6,7 @@ Requests ask for greedy answers (temperature 0): that is what settings are compa
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.workload import Request, Workload, single
+from chunkscope.simulation.workload import Workload, single
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
 from chunkscope.verification.endpoint.server import (
@@ -38,100 +38,123 @@ from chunkscope.verification.latencies import (
 )
 from chunkscope.verification.prompts import RANDOM_INSTEAD, RealPrompt
 from chunkscope.verification.result import Machine, Run, Subject
+from chunkscope.verification.task import TaskRequest, requests_of, sharing_of
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
-SETTING, COMPLETIONS = "endpoint", "/v1/completions"
+SETTING = "endpoint"
+COMPLETIONS = "/v1/completions"
 WARM_UP_REQUESTS = 8
 WARM_UP_TOKENS = 16
 SETTLE_S = 2.0  # a server counts an answer shortly after it was sent
-# In every vocabulary, however small: a vLLM without a tokenizer dies of ids beyond its own.
+# In every vocabulary, however small: a vLLM without a tokenizer dies of ids beyond its
+# own.
 RANDOM_IDS = (100, 250)
+BEFORE = (
+    "before"  # in place of a repeat's number: what is sent before they are measured
+)
+# With these a server refuses a kind of prompt: vLLM says 400, and some others break on
+# it.
+REFUSING_PROMPTS = (400, 415, 422, 500, 501)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointJob:
+    """What a server is sent, and how often."""
+
+    workload: Workload
+    prompts: Sequence[RealPrompt] = ()  # by request; none: random token ids
+    repeats: int
+    timeout_s: float
+    slo: Slo = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredEndpoint:
+    machine: Machine
+    model: Subject
+    run: Run
 
 
 def measure_endpoint(
-    url: str,
-    workload: Workload,
-    *,
-    repeats: int,
-    model: str | None,
-    prompts: Sequence[RealPrompt],
-    timeout_s: float,
-    listener: Progress,
-    slo: Slo = (),
-) -> tuple[Machine, Subject, Run]:
-    """Send the workload, `repeats` times; whatever happens once it is sent is a result."""
+    url: str, job: EndpointJob, model: str | None, listener: Progress
+) -> MeasuredEndpoint:
+    """Send the workload to a server; whatever happens then is a result."""
     listener.setting(SETTING, 1, 1)
+    return asyncio.run(_measure(url, job, model, listener))
 
-    async def measure() -> tuple[Machine, Subject, Run]:
-        listener.phase("connecting")
-        async with Connection(url) as connection:
-            server = await meet(connection, model)
-            room = server.max_model_len
-            sizes = [r.prompt_tokens + r.output_tokens for r in workload.requests]
-            if room is not None and max(sizes) > room:
-                raise InputError(
-                    f"{sum(size > room for size in sizes):,} of {len(sizes):,} requests do not "
-                    f"fit: the longest takes {max(sizes):,} tokens with its answer, the server "
-                    f"has room for {room:,}",
-                    hint="serve it with a larger max_model_len, or lower --max-output",
-                )
-            run = await _Client(
-                connection, server, workload, prompts, listener, slo
-            ).run(repeats, timeout_s)
-        machine = Machine(
-            device="endpoint", vllm=server.version, endpoint=connection.address
+
+async def _measure(
+    url: str, job: EndpointJob, model: str | None, listener: Progress
+) -> MeasuredEndpoint:
+    listener.phase("connecting")
+    async with Connection(url) as connection:
+        server = await meet(connection, model)
+        check_room(server, requests_of(job.workload))
+        run = await EndpointClient(connection, server, job, listener).run()
+    address = connection.address
+    return MeasuredEndpoint(
+        machine=Machine(device="endpoint", vllm=server.version, endpoint=address),
+        model=Subject(name=connection.safe(server.model), load_format="endpoint"),
+        run=run,
+    )
+
+
+def check_room(server: Server, requests: Sequence[TaskRequest]) -> None:
+    room = server.max_model_len
+    if room is None:
+        return
+    too_long = [request for request in requests if request.tokens > room]
+    if too_long:
+        longest = max(request.tokens for request in too_long)
+        raise InputError(
+            f"{len(too_long):,} of {len(requests):,} requests do not fit: the longest "
+            f"takes {longest:,} tokens with its answer, the server has room for "
+            f"{room:,}",
+            hint="serve it with a larger max_model_len, or lower --max-output",
         )
-        name = connection.safe(server.model)
-        return machine, Subject(name=name, load_format="endpoint"), run
-
-    return asyncio.run(measure())
 
 
-@dataclass(slots=True)
-class _Client:
-    """From the first question to the last repeat."""
+class EndpointClient:
+    """One server, from the first question to the last repeat."""
 
-    connection: Connection
-    server: Server
-    workload: Workload
-    real: Sequence[RealPrompt]
-    listener: Progress
-    slo: Slo
-    phase: str = "connecting"
-    sent: int = 0  # requests of this phase, and those of them that are answered
-    answered: int = 0
-    repeats: list[Figures] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    notes: dict[str, Note] = field(default_factory=dict)  # by code, the latest
-    salt: str = field(
-        default_factory=lambda: uuid4().hex
-    )  # no other run's prefixes are shared
+    def __init__(
+        self,
+        connection: Connection,
+        server: Server,
+        job: EndpointJob,
+        listener: Progress,
+    ) -> None:
+        self._connection = connection
+        self._server = server
+        self._job = job
+        self._listener = listener
+        self._requests = requests_of(job.workload)
+        self._writer = BodyWriter(server, job)
+        self._phase = "connecting"
+        self._sent = 0  # requests of this phase, and those of them that are answered
+        self._answered = 0
+        self._repeats: list[Figures] = []
+        self._answers: list[Answer] = []
+        self._notes: dict[str, Note] = {}  # by code, the latest
 
-    async def run(self, repeats: int, timeout_s: float) -> Run:
-        started, begin = now(), time.perf_counter()
-        status, failure = Status.OK, None
+    async def run(self) -> Run:
+        started = now()
+        begin = time.perf_counter()
+        status = Status.OK
+        failure = None
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._try_out()
-                await self._warm_up()
-                for repeat in range(repeats):
-                    self._begin("measuring", f"repeat {repeat + 1} of {repeats}")
-                    self.repeats.append(await self._repeat(repeat))
+            async with asyncio.timeout(self._job.timeout_s):
+                await self._measure()
         except TimeoutError:
-            status, failure = (
-                Status.TIMEOUT,
-                self._failure("server_timeout", seconds=timeout_s),
-            )
+            status = Status.TIMEOUT
+            failure = self._failure("server_timeout", seconds=self._job.timeout_s)
         except RequestFailed as error:
-            detail = self.connection.safe(error.message)
-            status, failure = (
-                error.status,
-                self._failure("server_failed", detail=detail),
-            )
-        cache = metrics.kv_cache(
-            self.server.metrics or Metrics(), self.server.max_model_len
-        )
+            status = error.status
+            detail = self._connection.safe(error.message)
+            failure = self._failure("server_failed", detail=detail)
+        room = self._server.max_model_len
+        cache = metrics.kv_cache(self._server.metrics or Metrics(), room)
         if cache.is_upper_bound:
             self._note("kv_tokens_are_blocks")
         return Run(
@@ -141,231 +164,252 @@ class _Client:
             failure=failure,
             started=started,
             took_s=time.perf_counter() - begin,
-            engine={**cache.engine, "max_model_len": self.server.max_model_len},
+            engine={**cache.engine, "max_model_len": room},
             kv_cache_tokens=cache.tokens,
             kv_concurrency=cache.concurrency,
-            repeats=tuple(self.repeats),
-            figures=median_of(self.repeats) if status is Status.OK else None,
-            distribution=distribution_of(self.answers),
-            notes=tuple(self.notes.values()),
+            repeats=tuple(self._repeats),
+            figures=median_of(self._repeats) if status is Status.OK else None,
+            distribution=distribution_of(self._answers),
+            notes=tuple(self._notes.values()),
         )
+
+    async def _measure(self) -> None:
+        await self._try_out()
+        await self._warm_up()
+        for repeat in range(self._job.repeats):
+            detail = f"repeat {repeat + 1} of {self._job.repeats}"
+            self._begin("measuring", detail)
+            self._repeats.append(await self._repeat(repeat))
 
     def _begin(self, phase: str, detail: str = "") -> None:
-        self.phase, self.sent, self.answered = phase, 0, 0
-        self.listener.phase(phase, detail)
+        self._phase = phase
+        self._sent = 0
+        self._answered = 0
+        self._listener.phase(phase, detail)
 
-    def _failure(self, code: str, **values: Any) -> Note:
+    def _failure(self, code: str, **values: str | float) -> Note:
         return note(
-            code, **values, phase=self.phase, answered=self.answered, sent=self.sent
+            code,
+            **values,
+            phase=self._phase,
+            answered=self._answered,
+            sent=self._sent,
         )
 
-    def _note(self, code: str, **values: Any) -> None:
-        self.notes[code] = note(code, **values)
+    def _note(self, code: str, **values: int) -> None:
+        self._notes[code] = note(code, **values)
 
-    # -- before anything is measured -------------------------------------------------------------
+    # -- before anything is measured ---------------------------------------------------
 
     async def _try_out(self) -> None:
-        """Does this server take our kind of prompt? The shortest; a likelihood, if any is asked."""
-        requests, scored = self.workload.requests, self.workload.likelihoods
-        place = min(
-            scored or range(len(requests)), key=lambda n: requests[n].prompt_tokens
-        )
-        (body,) = self._bodies(
-            [(place, replace(requests[place], output_tokens=1))], repeat=-1
-        )
+        """Does this server take our kind of prompt?
+
+        The shortest is sent, with one token.
+        """
+        scored = [request for request in self._requests if request.is_scored]
+        shortest = min(scored or self._requests, key=lambda r: r.prompt_tokens)
+        request = replace(shortest, output_tokens=1)
+        body = self._writer.body(request, BEFORE)
         try:
-            await self._exchange(body, time.perf_counter(), is_scored=place in scored)
+            await self._exchange(request, body, time.perf_counter())
         except RequestFailed as failure:
-            # vLLM says 400; others have no such prompts, and some of them break on it.
-            if failure.code not in (400, 415, 422, 500, 501):
-                raise self.connection.unusable(failure) from None
-            kind, hint = "token ids", "send real texts: name the datasets with --data"
-            kind, hint = ("texts", RANDOM_INSTEAD) if self.real else (kind, hint)
-            what = f"{self.connection.address} refuses {kind} at {COMPLETIONS}"
-            raise InputError(f"{what}: it {failure.message}", hint=hint) from None
+            if failure.code not in REFUSING_PROMPTS:
+                raise self._connection.unusable(failure) from None
+            kind = "texts" if self._job.prompts else "token ids"
+            address = self._connection.address
+            raise InputError(
+                f"{address} refuses {kind} at {COMPLETIONS}: it {failure.message}",
+                hint=RANDOM_INSTEAD
+                if self._job.prompts
+                else "send real texts: name the datasets with --data",
+            ) from None
 
     async def _warm_up(self) -> None:
-        """The longest prompt and a few others: what is slow the first time is slow here."""
+        """Send the longest prompt and others: what is slow at first is slow here."""
         self._begin("warming up")
-        ranked = sorted(
-            enumerate(self.workload.requests), key=lambda pair: -pair[1].prompt_tokens
-        )
-        some = ranked[:: max(1, len(ranked) // WARM_UP_REQUESTS)][:WARM_UP_REQUESTS]
-        short = [
-            (
-                i,
-                replace(
-                    r, arrival_s=0.0, output_tokens=min(r.output_tokens, WARM_UP_TOKENS)
-                ),
-            )
-            for i, r in some
-        ]
-        await self._send(short, repeat=-1)
-        # With the one that was sent to try it out, lest they count as the first repeat's.
-        await self._settled(self.server.metrics, len(short) + 1)
+        ranked = sorted(self._requests, key=lambda r: -r.prompt_tokens)
+        every = max(1, len(ranked) // WARM_UP_REQUESTS)
+        short = []
+        for request in ranked[::every][:WARM_UP_REQUESTS]:
+            output = min(request.output_tokens, WARM_UP_TOKENS)
+            short.append(replace(request, arrival_s=0.0, output_tokens=output))
+        await self._send(short, BEFORE)
+        # With the one that was sent to try it out, lest they count as the first
+        # repeat's.
+        await self._settled(self._server.metrics, len(short) + 1)
 
-    # -- what is sent ----------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------
 
-    def _bodies(
-        self, requests: Sequence[tuple[int, Request]], repeat: int
-    ) -> list[bytes]:
-        """By their places in the workload. What only vLLM understands is sent to vLLM only."""
-        w, real, is_vllm = self.workload, self.real, self.server.is_vllm
-        scored = w.likelihoods
-        stretches = [(stretch.parent, stretch.tokens) for stretch in w.stretches]
-        ids = SharingIds(
-            stretches, [request.stretch for request in w.requests], RANDOM_IDS
-        )
-        seed, bodies = f"{w.seed}/{self.salt}/{repeat}", []
-        for place, request in requests:
-            tokens = request.output_tokens
-            prompt = (
-                real[place].text
-                if real
-                else ids.prompt(seed, place, request.prompt_tokens)
-            )
-            body: dict[str, Any] = {
-                "model": self.server.model,
-                "prompt": prompt,
-                "max_tokens": tokens,
-                "temperature": 0,
-            }
-            if (
-                place in scored
-            ):  # log-probabilities of the prompt, which come in one piece
-                body |= (
-                    {"prompt_logprobs": 1} if is_vllm else {"echo": True, "logprobs": 1}
-                )
-            else:
-                along = {"continuous_usage_stats": True} if is_vllm else {}
-                body |= {
-                    "stream": True,
-                    "stream_options": {"include_usage": True, **along},
-                }
-            if is_vllm:
-                # Prompts with another salt share no prefix with this one.
-                salt = f"{self.salt}/{repeat}"
-                body |= {"min_tokens": tokens, "ignore_eos": True, "cache_salt": salt}
-                if (
-                    real and real[place].is_complete
-                ):  # its special tokens are in the text
-                    body["add_special_tokens"] = False
-            bodies.append(orjson.dumps(body))
-        return bodies
-
-    async def _send(
-        self, requests: Sequence[tuple[int, Request]], *, repeat: int
-    ) -> list[Answer]:
+    async def _send(self, requests: Sequence[TaskRequest], repeat: str) -> list[Answer]:
         """All at their times, at most so many under way; the first failure ends it."""
-        # Made before the clock starts: a long prompt of token ids takes a while to write down.
-        bodies, scored = self._bodies(requests, repeat), self.workload.likelihoods
-        self.sent, self.answered = len(requests), 0
-        places = asyncio.Semaphore(self.workload.concurrency or len(requests))
+        # Made before the clock starts: a long prompt takes a while to write down.
+        bodies = [self._writer.body(request, repeat) for request in requests]
+        self._sent = len(requests)
+        self._answered = 0
+        under_way = asyncio.Semaphore(self._job.workload.concurrency or len(requests))
         begin = time.perf_counter()
 
-        async def one(body: bytes, place: int, request: Request) -> Answer:
-            await asyncio.sleep(
-                max(0.0, begin + request.arrival_s - time.perf_counter())
-            )
-            async with places:
-                answer = await self._exchange(body, begin, is_scored=place in scored)
-            if (tokens := sum(answer.counts)) > request.output_tokens:
-                raise RequestFailed(
-                    f"answers with {tokens:,} tokens where {request.output_tokens:,} were asked for"
-                )
-            self.answered += 1
-            self.listener.progress(self.answered, self.sent)
+        async def send_one(request: TaskRequest, body: bytes) -> Answer:
+            wait_s = begin + request.arrival_s - time.perf_counter()
+            await asyncio.sleep(max(0.0, wait_s))
+            async with under_way:
+                answer = await self._exchange(request, body, begin)
+            check_length(answer, request)
+            self._answered += 1
+            self._listener.progress(self._answered, self._sent)
             return answer
 
+        tasks = []
         try:
             async with asyncio.TaskGroup() as group:
-                pairs = zip(bodies, requests, strict=True)
-                tasks = [group.create_task(one(body, *pair)) for body, pair in pairs]
+                for request, body in zip(requests, bodies, strict=True):
+                    tasks.append(group.create_task(send_one(request, body)))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _exchange(self, body: bytes, begin: float, *, is_scored: bool) -> Answer:
+    async def _exchange(
+        self, request: TaskRequest, body: bytes, begin: float
+    ) -> Answer:
         """One request and its answer; seconds count from `begin`."""
 
         def clock() -> float:
             return time.perf_counter() - begin
 
-        received, sent = Received(), clock()
-        async with self.connection.stream(COMPLETIONS, body) as parts:
-            if is_scored:
+        received = Received()
+        sent = clock()
+        async with self._connection.stream(COMPLETIONS, body) as parts:
+            if request.is_scored:
                 received.take_whole(await whole(parts), clock())
             else:
                 await received.follow(parts, clock)
         return received.answer(sent, clock())
 
-    # -- one repeat ------------------------------------------------------------------------------
+    # -- one repeat --------------------------------------------------------------------
 
     async def _repeat(self, repeat: int) -> Figures:
-        before = await self.connection.metrics()
-        answers = await self._send(
-            list(enumerate(self.workload.requests)), repeat=repeat
-        )
+        before = await self._connection.metrics()
+        answers = await self._send(self._requests, str(repeat))
         after = await self._settled(before, len(answers))
-        self.answers += answers
-        figures = figures_of(answers, self._as_counted(answers), slo=self.slo)
-        if uncounted := sum(not answer.is_counted for answer in answers):
-            self._note("answers_not_counted", answers=uncounted)
-        pairs = zip(answers, self.workload.requests, strict=True)
-        if short := sum(
-            sum(answer.counts) < request.output_tokens for answer, request in pairs
-        ):
-            self._note("answers_ended_early", answers=short, of=len(answers))
-        if self.real and not self.server.is_vllm:
-            self._note("texts_sent_again")
+        self._answers += answers
+        workload = self._as_counted(answers)
+        figures = figures_of(answers, workload, slo=self._job.slo)
+        self._note_answers(answers)
         if before is None or after is None:
             return figures
         finished = metrics.counted(before, after, metrics.FINISHED)
         if finished is not None and finished != len(answers):
             self._note("server_is_shared", finished=finished, sent=len(answers))
             return figures
-        rate = figures.prefix_hit_rate
-        return replace(
-            figures,
-            preemptions=metrics.counted(before, after, metrics.PREEMPTIONS),
-            prefix_hit_rate=rate
-            if rate is not None
-            else metrics.prefix_hit_rate(before, after),
-        )
+        if figures.prefix_hit_rate is None:
+            rate = metrics.prefix_hit_rate(before, after)
+            figures = replace(figures, prefix_hit_rate=rate)
+        preemptions = metrics.counted(before, after, metrics.PREEMPTIONS)
+        return replace(figures, preemptions=preemptions)
+
+    def _note_answers(self, answers: Sequence[Answer]) -> None:
+        """Note what is not as it should be."""
+        uncounted = [answer for answer in answers if not answer.is_counted]
+        if uncounted:
+            self._note("answers_not_counted", answers=len(uncounted))
+        short = 0
+        for answer, request in zip(answers, self._requests, strict=True):
+            if answer.tokens < request.output_tokens:
+                short += 1
+        if short:
+            self._note("answers_ended_early", answers=short, of=len(answers))
+        if self._job.prompts and not self._server.is_vllm:
+            self._note("texts_sent_again")
 
     def _as_counted(self, answers: Sequence[Answer]) -> Workload:
-        """The workload with the prompt lengths that the server found, if it tells them all."""
-        requests, lengths = (
-            self.workload.requests,
-            [answer.prompt_tokens for answer in answers],
-        )
-        if not all(lengths) or lengths == [
-            request.prompt_tokens for request in requests
-        ]:
-            return self.workload
-        counted = sum(length or 0 for length in lengths)
-        self._note(
-            "prompts_counted_otherwise",
-            counted=counted,
-            sent=self.workload.input_tokens,
-        )
-        pairs = zip(requests, lengths, strict=True)
-        return replace(
-            self.workload,
-            sessions=tuple(
-                single(n or 1, one.output_tokens, one.arrival_s, one.stretch)
-                for one, n in pairs
-            ),
-        )
+        """The workload with the prompt lengths that the server counted, if it did."""
+        workload = self._job.workload
+        sessions = []
+        for answer, request in zip(answers, workload.requests, strict=True):
+            tokens = answer.prompt_tokens
+            if not tokens:
+                return workload
+            output = request.output_tokens
+            sessions.append(single(tokens, output, request.arrival_s, request.stretch))
+        counted = replace(workload, sessions=tuple(sessions))
+        if counted != workload:
+            self._note(
+                "prompts_counted_otherwise",
+                counted=counted.input_tokens,
+                sent=workload.input_tokens,
+            )
+        return counted
 
     async def _settled(self, before: Metrics | None, sent: int) -> Metrics | None:
         """The metrics once all answers are in them."""
         deadline = time.monotonic() + SETTLE_S
-        after = await self.connection.metrics()
+        after = await self._connection.metrics()
         while before and after and time.monotonic() < deadline:
             finished = metrics.counted(before, after, metrics.FINISHED)
             if finished is None or finished >= sent:
                 break
             await asyncio.sleep(0.1)
-            after = await self.connection.metrics()
+            after = await self._connection.metrics()
         return after
+
+
+def check_length(answer: Answer, request: TaskRequest) -> None:
+    """A server that ignores what it was asked measures something else."""
+    if answer.tokens > request.output_tokens:
+        raise RequestFailed(
+            f"answers with {answer.tokens:,} tokens where {request.output_tokens:,} "
+            "were asked for"
+        )
+
+
+class BodyWriter:
+    """Writes requests down. What only vLLM understands is sent to vLLM only."""
+
+    def __init__(self, server: Server, job: EndpointJob) -> None:
+        stretches, ends = sharing_of(job.workload)
+        self._server = server
+        self._prompts = job.prompts
+        self._ids = SharingIds(stretches, ends, RANDOM_IDS)
+        self._seed = job.workload.seed
+        self._salt = uuid4().hex  # no other run's prefixes are shared
+
+    def body(self, request: TaskRequest, repeat: str) -> bytes:
+        """The request as it is posted.
+
+        In each repeat another prompt, unless it is real.
+        """
+        body: dict[str, Any] = {
+            "model": self._server.model,
+            "prompt": self._prompt(request, repeat),
+            "max_tokens": request.output_tokens,
+            "temperature": 0,
+        }
+        is_vllm = self._server.is_vllm
+        if not request.is_scored:
+            body["stream"] = True
+            body["stream_options"] = {"include_usage": True}
+            if is_vllm:
+                body["stream_options"]["continuous_usage_stats"] = True
+        elif is_vllm:
+            body["prompt_logprobs"] = 1
+        else:
+            body["echo"] = True
+            body["logprobs"] = 1
+        if is_vllm:
+            body["min_tokens"] = request.output_tokens
+            body["ignore_eos"] = True
+            # Prompts with another salt share no prefix with this one.
+            body["cache_salt"] = f"{self._salt}/{repeat}"
+            if self._has_special_tokens(request):
+                body["add_special_tokens"] = False
+        return orjson.dumps(body)
+
+    def _prompt(self, request: TaskRequest, repeat: str) -> str | list[int]:
+        place = request.place or 0
+        if self._prompts:
+            return self._prompts[place].text
+        seed = f"{self._seed}/{self._salt}/{repeat}"
+        return self._ids.prompt(seed, place, request.prompt_tokens)
+
+    def _has_special_tokens(self, request: TaskRequest) -> bool:
+        return bool(self._prompts) and self._prompts[request.place or 0].is_complete

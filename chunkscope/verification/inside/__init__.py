@@ -1,4 +1,4 @@
-"""Programs that run outside chunkscope: in the guard, in vLLM's process and in its workers.
+"""Programs that run outside chunkscope: the guard, and those in vLLM's processes.
 
 They import nothing of chunkscope, which need not be installed where vLLM is.
 """

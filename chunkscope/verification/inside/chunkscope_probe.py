@@ -1,17 +1,26 @@
 """Inside every worker of the engine: memory at its peak, and what each step computed.
 
-vLLM mixes this class into its workers (`worker_extension_cls`), one per GPU; the engine program
-calls the methods through `collective_rpc`. Answers are JSON text: vLLM's own encoding differs by
-version.
+vLLM mixes this class into its workers (`worker_extension_cls`), one per GPU; the engine
+program calls the methods through `collective_rpc`. Answers are JSON text: vLLM's own
+encoding differs by version.
 """
 
 import contextlib
 import ctypes
 import json
 import time
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
+
+# What vLLM found at start-up: our name, and that of the worker's attribute.
+PROFILED = {
+    "profiled_activation_bytes": "peak_activation_memory",
+    "non_torch_bytes": "non_torch_memory",
+    "cuda_graphs_bytes": "cudagraph_memory_estimate",
+    "kv_cache_bytes": "available_kv_cache_memory_bytes",
+}
 
 
 class Probe:
@@ -24,8 +33,9 @@ class Probe:
         import vllm
 
         memory = PeakMemory()
-        recorder = _Recorder(on_gpu=memory.on_gpu)
-        self._chunkscope = (memory, recorder)
+        recorder = StepRecorder(on_gpu=memory.on_gpu)
+        self._chunkscope_memory = memory
+        self._chunkscope_recorder = recorder
         run = self.model_runner.execute_model
 
         def execute_model(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
@@ -33,46 +43,39 @@ class Probe:
             return run(scheduler_output, *args, **kwargs)
 
         self.model_runner.execute_model = execute_model
-        who = {"rank": getattr(self, "rank", 0), "vllm": vllm.__version__}
-        return json.dumps({**who, **machine(), **profiled(self)})
+        worker = {"rank": getattr(self, "rank", 0), "vllm": vllm.__version__}
+        return json.dumps({**worker, **machine(), **profiled(self)})
 
     def chunkscope_steps(self) -> str:
         """The steps since the last time this was asked."""
-        return json.dumps(self._chunkscope[1].take())
+        return json.dumps(self._chunkscope_recorder.take())
 
     def chunkscope_memory(self) -> str:
-        return json.dumps(
-            {"rank": getattr(self, "rank", 0), **peaks(self._chunkscope[0])}
-        )
+        sizes = peaks(self._chunkscope_memory)
+        return json.dumps({"rank": getattr(self, "rank", 0), **sizes})
 
 
 def machine() -> "dict[str, Any]":
+    device = "cpu"
+    gpu = None
     if torch.cuda.is_available():
-        device, gpu = "cuda", torch.cuda.get_device_name()
-    else:
-        device, gpu = "cpu", None
+        device = "cuda"
+        gpu = torch.cuda.get_device_name()
     return {"device": device, "gpu": gpu, "torch": str(torch.__version__)}
 
 
-def profiled(worker: Any) -> "dict[str, Any]":
-    """What vLLM itself found at start-up; names that this version lacks are left out."""
-    names = {
-        "profiled_activation_bytes": "peak_activation_memory",
-        "non_torch_bytes": "non_torch_memory",
-        "cuda_graphs_bytes": "cudagraph_memory_estimate",
-        "kv_cache_bytes": "available_kv_cache_memory_bytes",
-    }
-    sizes = {ours: getattr(worker, theirs, None) for ours, theirs in names.items()}
+def profiled(worker: Any) -> "dict[str, int]":
+    """The sizes that vLLM itself found at start-up, as far as it names them."""
+    sizes = {name: getattr(worker, theirs, None) for name, theirs in PROFILED.items()}
     sizes["weights_bytes"] = getattr(worker.model_runner, "model_memory_usage", None)
-    return {
-        name: int(size)
-        for name, size in sizes.items()
-        if isinstance(size, (int, float))
-    }
+    return {name: int(size) for name, size in sizes.items() if size is not None}
+
+
+# -- memory ----------------------------------------------------------------------------
 
 
 class PeakMemory:
-    """The most memory since this was made: torch's on a GPU, else the process's (on Linux)."""
+    """The most memory since this was made: torch's on a GPU, else the process's."""
 
     def __init__(self) -> None:
         self.on_gpu = torch.cuda.is_available()
@@ -86,26 +89,22 @@ class PeakMemory:
             ctypes.CDLL(None).malloc_trim(0)  # what was freed before goes back
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             file.write("5")  # the kernel's high-water mark starts anew
-        self._before = _resident("VmRSS:")
+        self._before = own_memory("VmRSS:")
 
     def peak_bytes(self) -> "int | None":
-        return (
-            int(torch.cuda.max_memory_allocated())
-            if self.on_gpu
-            else _resident("VmHWM:")
-        )
+        if self.on_gpu:
+            return int(torch.cuda.max_memory_allocated())
+        return own_memory("VmHWM:")
 
     def beyond_bytes(self) -> "int | None":
         """The peak, without what was there before: weights, and vLLM's KV cache."""
         peak = self.peak_bytes()
-        return (
-            None
-            if peak is None or self._before is None
-            else max(0, peak - self._before)
-        )
+        if peak is None or self._before is None:
+            return None
+        return max(0, peak - self._before)
 
 
-def peaks(memory: PeakMemory) -> "dict[str, Any]":
+def peaks(memory: PeakMemory) -> "dict[str, int | None]":
     if not memory.on_gpu:
         return {"activation_peak_bytes": None, "device_peak_bytes": memory.peak_bytes()}
     free, total = torch.cuda.mem_get_info()
@@ -116,7 +115,8 @@ def peaks(memory: PeakMemory) -> "dict[str, Any]":
     }
 
 
-def _resident(name: str) -> "int | None":
+def own_memory(name: str) -> "int | None":
+    """A figure of this process in bytes, as Linux has it: "VmRSS:   123 kB"."""
     with contextlib.suppress(OSError, ValueError), open("/proc/self/status") as file:
         for line in file:
             if line.startswith(name):
@@ -124,16 +124,22 @@ def _resident(name: str) -> "int | None":
     return None
 
 
-class _Recorder:
-    """What each step held. A step lasts until the next begins, unless the engine was idle."""
+# -- steps -----------------------------------------------------------------------------
 
-    columns = (
-        "prefill_tokens",
-        "prefill_pairs",
-        "prefill_requests",
-        "decode_requests",
-        "decode_context_tokens",
-    )
+
+@dataclass
+class Step:
+    """What one step held. A pair is a token of a prompt and one of its context."""
+
+    prefill_tokens: int = 0
+    prefill_pairs: int = 0
+    prefill_requests: int = 0
+    decode_requests: int = 0
+    decode_context_tokens: int = 0
+
+
+class StepRecorder:
+    """Notes every step. One lasts until the next begins, unless the engine was idle."""
 
     def __init__(self, *, on_gpu: bool) -> None:
         self._on_gpu = on_gpu
@@ -141,76 +147,80 @@ class _Recorder:
         self._reset()
 
     def _reset(self) -> None:
-        self._marks: list[Any] = []
+        self._steps: list[Step] = []
+        self._marks: list[Any] = []  # when each step began
         self._goes_on: list[bool] = []  # it continues requests of the step before
-        self._rows: list[tuple[int, ...]] = []
-        self._chunks: dict[str, int] = {}
-        self._prefilling: set[str] = set()
-        self._preempted = 0
+        self._chunks: dict[str, int] = {}  # by request
+        self._reading: set[str] = set()  # requests whose prompt is read in part
+        self._preemptions = 0
+
+    def see(self, scheduled: Any) -> None:
+        """Note one step, as vLLM's scheduler gives it to the worker."""
+        tokens = scheduled.num_scheduled_tokens
+        if not scheduled.total_num_scheduled_tokens:
+            return
+        cached = scheduled.scheduled_cached_reqs
+        self._marks.append(self._mark())
+        self._goes_on.append(bool(cached.req_ids))
+        self._preemptions += len(getattr(scheduled, "preempted_req_ids", None) or ())
+        one_each = scheduled.total_num_scheduled_tokens == len(tokens)
+        if one_each and len(tokens) == len(cached.req_ids) and not self._reading:
+            # Every request decodes one token. Most steps do: this has to be fast.
+            context = sum(cached.num_computed_tokens) + len(tokens)
+            step = Step(decode_requests=len(tokens), decode_context_tokens=context)
+            self._steps.append(step)
+            return
+        computed = dict(zip(cached.req_ids, cached.num_computed_tokens))
+        for new in scheduled.scheduled_new_reqs:
+            prompt = len(new.prompt_token_ids or ())
+            self._prompt_tokens.setdefault(new.req_id, prompt)
+            computed[new.req_id] = new.num_computed_tokens
+        self._steps.append(self._step(tokens, computed))
 
     def _mark(self) -> Any:
-        """On the GPU's own time line: with async scheduling the host runs ahead of it."""
+        """On the GPU's own clock: with async scheduling the host runs ahead of it."""
         if not self._on_gpu:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
-    def see(self, step: Any) -> None:
-        if not step.total_num_scheduled_tokens:
-            return
-        cached = step.scheduled_cached_reqs
-        self._marks.append(self._mark())
-        self._goes_on.append(bool(cached.req_ids))
-        self._preempted += len(getattr(step, "preempted_req_ids", None) or ())
-        tokens = step.num_scheduled_tokens
-        plain = step.total_num_scheduled_tokens == len(tokens) == len(cached.req_ids)
-        if plain and not self._prefilling:  # every request decodes one token
-            self._rows.append(
-                (0, 0, 0, len(tokens), sum(cached.num_computed_tokens) + len(tokens))
-            )
-            return
-        for new in step.scheduled_new_reqs:
-            self._prompt_tokens.setdefault(new.req_id, len(new.prompt_token_ids or ()))
-        computed = dict(zip(cached.req_ids, cached.num_computed_tokens))
-        computed.update(
-            (new.req_id, new.num_computed_tokens) for new in step.scheduled_new_reqs
-        )
-        self._rows.append(self._row(tokens, computed))
-
-    def _row(
-        self, tokens: "dict[str, int]", computed: "dict[str, int]"
-    ) -> "tuple[int, ...]":
-        prefill = pairs = prefilling = decoding = context = 0
+    def _step(self, tokens: "dict[str, int]", computed: "dict[str, int]") -> Step:
+        step = Step()
         for request, count in tokens.items():
-            before, prompt = computed[request], self._prompt_tokens.get(request, 0)
-            if before < prompt:
-                self._chunks[request] = self._chunks.get(request, 0) + 1
-                done = before + count >= prompt
-                (self._prefilling.discard if done else self._prefilling.add)(request)
-            if (
-                before < prompt or count > 1
-            ):  # also what a preempted request computes again
-                prefill += count
-                prefilling += 1
-                pairs += count * before + count * (count + 1) // 2
+            before = computed[request]
+            reads = self._note_chunk(request, before, count)
+            if reads or count > 1:  # or what a preempted request computes again
+                step.prefill_requests += 1
+                step.prefill_tokens += count
+                step.prefill_pairs += count * before + count * (count + 1) // 2
             else:
-                decoding += 1
-                context += before + 1
-        return prefill, pairs, prefilling, decoding, context
+                step.decode_requests += 1
+                step.decode_context_tokens += before + 1
+        return step
+
+    def _note_chunk(self, request: str, before: int, count: int) -> bool:
+        """Does the request read a piece of its prompt?"""
+        prompt = self._prompt_tokens.get(request, 0)
+        if before >= prompt:
+            return False
+        self._chunks[request] = self._chunks.get(request, 0) + 1
+        if before + count >= prompt:
+            self._reading.discard(request)
+        else:
+            self._reading.add(request)
+        return True
 
     def take(self) -> "dict[str, Any]":
-        taken = {
-            **{
-                name: [row[i] for row in self._rows]
-                for i, name in enumerate(self.columns)
-            },
-            "duration_s": self._durations(),
-            "chunks": self._chunks,
-            "preemptions": self._preempted,
-        }
+        """All that was noted since the last time, by column."""
+        columns: dict[str, Any] = {}
+        for field in fields(Step):
+            columns[field.name] = [getattr(step, field.name) for step in self._steps]
+        columns["duration_s"] = self._durations()
+        columns["chunks"] = self._chunks
+        columns["preemptions"] = self._preemptions
         self._reset()
-        return taken
+        return columns
 
     def _durations(self) -> "list[float | None]":
         """None for the last step, and where the engine waited for work after a step."""
@@ -219,7 +229,12 @@ class _Recorder:
         if self._on_gpu:
             self._marks[-1].synchronize()
         durations: list[float | None] = []
-        for one, other, goes_on in zip(self._marks, self._marks[1:], self._goes_on[1:]):
-            seconds = one.elapsed_time(other) / 1000 if self._on_gpu else other - one
-            durations.append(seconds if goes_on else None)
+        for number in range(len(self._marks) - 1):
+            seconds = self._seconds(self._marks[number], self._marks[number + 1])
+            durations.append(seconds if self._goes_on[number + 1] else None)
         return [*durations, None]
+
+    def _seconds(self, begin: Any, end: Any) -> float:
+        if self._on_gpu:
+            return float(begin.elapsed_time(end)) / 1000
+        return float(end - begin)

@@ -1,55 +1,68 @@
-"""Prompts of random token ids that share what the data's prompts share, and nothing else."""
+"""Prompts of random token ids that share what the data's prompts share, no more."""
 
 import random
-from collections import defaultdict
-from itertools import count
-from typing import Any
+from collections import Counter
 
 
 class SharingIds:
-    """A prompt is the ids of its stretches, one after the other, and ids of its own after them.
+    """Makes prompts: the ids of a prompt's stretches, and after them ids of its own.
 
-    `stretches` are (the stretch before it or -1, tokens), `ends` the last stretch of each prompt.
-    What follows the same stretch begins with another id each, as long as there are enough of them:
-    random ones alone would now and then go on alike. The same seed makes the same prompts.
+    `stretches` are pairs of the stretch before (or -1) and a number of tokens, `ends`
+    the last stretch of each prompt (or -1). Whatever follows the same stretch begins
+    with an id of its own, as long as there are enough ids: random ones alone would now
+    and then go on alike. The same seed makes the same prompts.
     """
 
     def __init__(
-        self, stretches: "list[Any]", ends: "list[int]", ids: "tuple[int, int]"
+        self,
+        stretches: "list[tuple[int, int]]",
+        ends: "list[int]",
+        ids: "tuple[int, int]",
     ) -> None:
-        self._stretches, self._ends, self._ids = stretches, ends, ids
-        turns: defaultdict[int, count[int]] = defaultdict(
-            count
-        )  # by stretch, the ways it goes on
-        self._turn_of_stretch = [next(turns[parent]) for parent, _ in stretches]
-        self._turn_of_prompt = [next(turns[end]) for end in ends]
+        self._stretches = stretches
+        self._ends = ends
+        self._ids = ids
         self._made: dict[tuple[str, int], list[int]] = {}  # by seed and stretch
+        followers: Counter[int] = Counter()  # by stretch, what was seen to follow it
+        self._turn_of_stretch = []
+        for parent, _ in stretches:
+            self._turn_of_stretch.append(followers[parent])
+            followers[parent] += 1
+        self._turn_of_prompt = []
+        for end in ends:
+            self._turn_of_prompt.append(followers[end])
+            followers[end] += 1
 
-    def prompt(self, seed: str, index: int, length: int) -> "list[int]":
-        parts, stretch = [], self._ends[index]
+    def prompt(self, seed: str, place: int, length: int) -> "list[int]":
+        """The ids of the prompt at this place of the workload."""
+        path = []
+        stretch = self._ends[place]
         while stretch >= 0:
-            parts.append(self._stretch(seed, stretch))
+            path.append(stretch)
             stretch = self._stretches[stretch][0]
-        ids = [number for part in reversed(parts) for number in part][:length]
-        rest = random_ids(f"{seed}/{index}", length - len(ids), self._ids)
-        return ids + self._begun(
-            rest, seed, self._ends[index], self._turn_of_prompt[index]
-        )
+        ids = []
+        for stretch in reversed(path):
+            ids += self._ids_of_stretch(seed, stretch)
+        ids = ids[:length]
+        rest = random_ids(f"{seed}/{place}", length - len(ids), self._ids)
+        turn = self._turn_of_prompt[place]
+        return ids + self._apart(rest, seed, self._ends[place], turn)
 
-    def _stretch(self, seed: str, stretch: int) -> "list[int]":
+    def _ids_of_stretch(self, seed: str, stretch: int) -> "list[int]":
         if (seed, stretch) not in self._made:
             parent, tokens = self._stretches[stretch]
             ids = random_ids(f"{seed}/stretch/{stretch}", tokens, self._ids)
             turn = self._turn_of_stretch[stretch]
-            self._made[seed, stretch] = self._begun(ids, seed, parent, turn)
+            self._made[seed, stretch] = self._apart(ids, seed, parent, turn)
         return self._made[seed, stretch]
 
-    def _begun(self, ids: "list[int]", seed: str, after: int, turn: int) -> "list[int]":
-        if ids:
-            first, end = self._ids
-            shift = random_ids(f"{seed}/after/{after}", 1, self._ids)[0]
-            ids[0] = first + (shift + turn) % (end - first)
-        return ids
+    def _apart(self, ids: "list[int]", seed: str, after: int, turn: int) -> "list[int]":
+        """The ids, the first of them no other's that follows the stretch `after`."""
+        if not ids:
+            return ids
+        first, end = self._ids
+        shift = random_ids(f"{seed}/after/{after}", 1, self._ids)[0]
+        return [first + (shift + turn) % (end - first), *ids[1:]]
 
 
 def random_ids(seed: str, length: int, ids: "tuple[int, int]") -> "list[int]":

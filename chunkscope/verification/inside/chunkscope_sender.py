@@ -4,193 +4,249 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from chunkscope_prompts import SharingIds, random_ids
 
+# Prompts of `--check-outputs` are those of the first repeat, so that rows can be
+# compared.
+FIRST_REPEAT = "0"
+
+
+@dataclass
+class Request:
+    """One request. Without a place in the workload its prompt shares nothing."""
+
+    prompt_tokens: int
+    output_tokens: int
+    arrival_s: float = 0.0
+    place: "int | None" = None
+    is_scored: bool = False  # asks for the likelihood of its prompt
+
+
+@dataclass
+class Answer:
+    """When a request was sent, and how many tokens came at which times."""
+
+    sent: float
+    times: "list[float]"
+    counts: "list[int]"
+    cached: "int | None"
+    tokens: "list[int]"
+
+    def told(self, start: float) -> "dict[str, Any]":
+        """As JSON has it, in seconds since `start`."""
+        return {
+            "sent": max(0.0, self.sent - start),
+            "times": [time - start for time in self.times],
+            "counts": self.counts,
+            "cached": self.cached,
+        }
+
+
+@dataclass
+class Round:
+    """All requests once. `held`: they waited in the engine until the start."""
+
+    start: float
+    held: bool
+    answers: "list[Answer]"
+
+    def told(self) -> "list[dict[str, Any]]":
+        return [answer.told(self.start) for answer in self.answers]
+
+
+def nobody_is_told() -> None:
+    """What to call with every answer, where there is nothing to do."""
+
 
 class Sender:
-    """Requests are (prompt tokens, output tokens, when to send it, its place in the workload).
-
-    Those without a place share nothing with others.
-    """
+    """Sends requests of one task to one engine."""
 
     def __init__(self, engine: Any, task: "dict[str, Any]", *, vocab: int) -> None:
-        self._engine, self._task, self._scored = engine, task, frozenset(task["scored"])
+        self._engine = engine
+        self._seed = task["seed"]
+        self._given = task.get("prompts")  # token ids by place, where they are real
         # Special tokens sit at either end of most vocabularies.
-        self._range = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
-        self._sharing = SharingIds(task["stretches"], task["ends"], self._range)
-        self._tokens = Tokens(engine.output_processor)
-        self.held = False  # whether all requests of the last time waited before the clock started
-        self.tokens_per_s = 0.0  # the most that it came to
+        self._ids = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
+        self._sharing = SharingIds(task["stretches"], task["ends"], self._ids)
+        self._tokens = TokenTimes(engine.output_processor)
+        self.fastest = 0.0  # the most tokens per second of all that was sent
 
-    async def warm_up(self, requests: "list[Any]") -> None:
-        """The longest prompt, and the workload in short: it takes the steps that come then."""
-        answers = await self.send(requests, "w")
-        wanted = [request[1] for request in requests]
-        if [sum(answer["counts"]) for answer in answers] != wanted:
-            raise RuntimeError("chunkscope cannot see the tokens of this vLLM version")
+    async def warm_up(self, requests: "list[Request]") -> None:
+        """Send requests whose times do not count; see that their tokens can be seen."""
+        sent = await self.send(requests, "w")
+        for request, answer in zip(requests, sent.answers):
+            if sum(answer.counts) != request.output_tokens:
+                raise RuntimeError(
+                    "chunkscope cannot see the tokens of this vLLM version"
+                )
 
     async def send(
         self,
-        requests: "list[Any]",
+        requests: "list[Request]",
         name: str,
-        tell: "Callable[[], None]" = lambda: None,
-        most: "int | None" = None,
-    ) -> "list[dict[str, Any]]":
-        """The answers in the order of the requests, in seconds since all of this began.
+        concurrency: "int | None" = None,
+        tell: "Callable[[], None]" = nobody_is_told,
+    ) -> Round:
+        """Send all at their times, with at most `concurrency` of them under way.
 
-        `name` is another one each time, and so are the prompts, unless they were given; `most` may
-        be under way.
+        Each `name` has prompts of its own, unless they are given. `tell` is called with
+        every answer.
         """
-        every = len(self._scored) == len(self._task["requests"])
-        sent = []
-        for number, (length, output, when, place) in enumerate(requests):
-            ids = self._prompt(name, place, length, number)
-            is_scored = every if place is None else place in self._scored
-            sent.append((ids, output, when, is_scored))
-        answers = await self._send(sent, name, tell, most)
-        for answer in answers:
-            del answer["tokens"]
-        return answers
+        prompts = []
+        for number, request in enumerate(requests):
+            prompts.append(self._prompt(name, request, number))
+        return await self._send(requests, prompts, name, concurrency, tell)
 
     async def outputs(
-        self, tell: "Callable[[], None]", *, max_model_len: int, again: bool
-    ) -> "list[Any]":
-        """The tokens answered to the sample; `again`: in other batches, the last prompt first."""
-        sample, turned = self._task["outputs"], slice(None, None, -1 if again else 1)
-        sent = []
-        for place in sample["places"]:
-            length = self._task["requests"][place][0]
-            output = max(1, min(sample["tokens"], max_model_len - length))
-            sent.append((self._prompt("0", place, length), output, 0.0, False))
-        most = (len(sent) + 1) // 2 if again else None
-        answers = await self._send(sent[turned], "o", tell, most)
-        return [answer["tokens"] for answer in answers][turned]
+        self,
+        requests: "list[Request]",
+        tell: "Callable[[], None]" = nobody_is_told,
+        *,
+        again: bool,
+    ) -> "list[list[int]]":
+        """The tokens that answer the requests.
 
-    def _prompt(
-        self, name: str, place: "int | None", length: int, number: int = 0
-    ) -> Any:
-        """Given ids, or random ones that share as the data does."""
-        seed, given = f"{self._task['seed']}/{name}", self._task.get("prompts")
-        if place is None:
-            return random_ids(f"{seed}/alone/{number}", length, self._range)
-        return given[place] if given else self._sharing.prompt(seed, place, length)
+        `again` batches them otherwise: the last first, half of them under way.
+        """
+        order = list(requests)
+        concurrency = None
+        if again:
+            order.reverse()
+            concurrency = (len(order) + 1) // 2
+        prompts = [self._prompt(FIRST_REPEAT, request, 0) for request in order]
+        sent = await self._send(order, prompts, "o", concurrency, tell)
+        tokens = [answer.tokens for answer in sent.answers]
+        if again:
+            tokens.reverse()
+        return tokens
+
+    def _prompt(self, name: str, request: Request, number: int) -> "list[int]":
+        seed = f"{self._seed}/{name}"
+        length = request.prompt_tokens
+        ids: list[int]
+        if request.place is None:
+            ids = random_ids(f"{seed}/alone/{number}", length, self._ids)
+        elif self._given is not None:
+            ids = self._given[request.place]
+        else:
+            ids = self._sharing.prompt(seed, request.place, length)
+        return ids
 
     async def _send(
         self,
-        requests: "list[Any]",
+        requests: "list[Request]",
+        prompts: "list[list[int]]",
         name: str,
+        concurrency: "int | None",
         tell: "Callable[[], None]",
-        most: "int | None",
-    ) -> "list[dict[str, Any]]":
-        """Requests are (ids, output tokens, when, whether the prompt's likelihood is asked for).
+    ) -> Round:
+        """Requests that come at once all wait in the engine when the clock starts.
 
-        Those that are to be sent at once all wait in the engine when the clock starts. A client
-        that keeps some under way sends the next when one of them ends.
+        A client that keeps some under way sends the next when one of them ends.
         """
-        places = asyncio.Semaphore(most or len(requests))
-        at_once = not most and not any(when for _, _, when, _ in requests)
-        self.held = at_once and await self._hold()
+        at_once = concurrency is None and not any(r.arrival_s for r in requests)
+        held = at_once and await self._hold()
+        under_way = asyncio.Semaphore(concurrency or len(requests))
         begin = time.perf_counter()
 
-        async def one(
-            number: int, ids: "list[int]", output: int, when: float, is_scored: bool
-        ) -> "dict[str, Any]":
-            if (wait := begin + when - time.perf_counter()) > 0:
-                await asyncio.sleep(wait)
-            async with places:
-                answer = await self._answer(f"{name}.{number}", ids, output, is_scored)
+        async def send_one(number: int) -> Answer:
+            request = requests[number]
+            wait_s = begin + request.arrival_s - time.perf_counter()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            async with under_way:
+                answer = await self._answer(
+                    f"{name}.{number}", request, prompts[number]
+                )
             tell()
             return answer
 
-        tasks = [
-            asyncio.create_task(one(n, *request)) for n, request in enumerate(requests)
-        ]
-        start = await self._let_go(tasks) if self.held else begin
-        answers = await asyncio.gather(*tasks)
-        tokens, took = (
-            sum(len(r[0]) + r[1] for r in requests),
-            time.perf_counter() - start,
-        )
-        self.tokens_per_s = max(self.tokens_per_s, tokens / took)
-        for answer in answers:
-            answer["sent"] = 0.0 if self.held else answer["sent"] - start
-            answer["times"] = [when - start for when in answer["times"]]
-        return list(answers)
+        tasks = [asyncio.create_task(send_one(n)) for n in range(len(requests))]
+        start = await self._let_go(tasks) if held else begin
+        answers = list(await asyncio.gather(*tasks))
+        tokens = sum(r.prompt_tokens + r.output_tokens for r in requests)
+        rate = tokens / (time.perf_counter() - start)
+        self.fastest = max(self.fastest, rate)
+        return Round(start, held, answers)
 
-    async def _answer(
-        self, request_id: str, ids: "list[int]", output: int, is_scored: bool
-    ) -> "dict[str, Any]":
-        """One request: when it was sent, when its tokens came, and which they are."""
+    async def _answer(self, name: str, request: Request, ids: "list[int]") -> Answer:
+        """Send one request; its tokens' times are noted as they come."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        sent, cached, tokens = time.perf_counter(), None, []
         params = SamplingParams(
             temperature=0.0,
-            max_tokens=output,
+            max_tokens=request.output_tokens,
             ignore_eos=True,
             detokenize=False,
-            prompt_logprobs=1 if is_scored else None,
+            prompt_logprobs=1 if request.is_scored else None,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        async for answer in self._engine.generate(
-            {"prompt_token_ids": ids}, params, request_id
-        ):
-            tokens += answer.outputs[0].token_ids
-            cached = getattr(answer, "num_cached_tokens", None)
-        times, counts = self._tokens.take(request_id)
-        return {
-            "sent": sent,
-            "times": times,
-            "counts": counts,
-            "cached": cached,
-            "tokens": tokens,
-        }
+        sent = time.perf_counter()
+        cached = None
+        tokens: list[int] = []
+        prompt = {"prompt_token_ids": ids}
+        async for output in self._engine.generate(prompt, params, name):
+            tokens += output.outputs[0].token_ids
+            cached = getattr(output, "num_cached_tokens", None)
+        times, counts = self._tokens.take(name)
+        return Answer(sent, times, counts, cached, tokens)
 
     async def _hold(self) -> bool:
-        """Let the engine take requests and begin none; False in versions that cannot."""
+        """Let the engine take requests and begin none; False if it cannot."""
         pause = getattr(self._engine, "pause_generation", None)
-        in_engine = hasattr(self._engine.engine_core, "pause_scheduler_async")
-        if (
-            pause is None
-            or not in_engine
-            or "mode" not in inspect.signature(pause).parameters
-        ):
+        if pause is None or "mode" not in inspect.signature(pause).parameters:
+            return False
+        if not hasattr(self._engine.engine_core, "pause_scheduler_async"):
             return False
         await pause(mode="keep", clear_cache=False)
         return True
 
-    async def _let_go(self, tasks: "list[asyncio.Task[Any]]") -> float:
+    async def _let_go(self, tasks: "list[asyncio.Task[Answer]]") -> float:
+        """Start the engine when all requests wait in it; the time of the start.
+
+        It starts as well when one of the requests failed.
+        """
         waiting = self._engine.output_processor.get_num_unfinished_requests
         while waiting() < len(tasks) and not any(task.done() for task in tasks):
             await asyncio.sleep(0.001)
         await self._engine.is_paused()  # it answers after all that was sent before
-        begin = time.perf_counter()
+        start = time.perf_counter()
         await self._engine.resume_generation()
-        return begin
+        return start
 
 
-class Tokens:
-    """When the tokens of each request came. To stream them would slow down what is measured."""
+class TokenTimes:
+    """When the tokens of each request came.
+
+    Streaming them would slow down the engine.
+    """
 
     def __init__(self, processor: Any) -> None:
-        self._of: dict[str, tuple[list[float], list[int]]] = {}
+        self._times: dict[str, list[float]] = {}
+        self._counts: dict[str, list[int]] = {}
         process = processor.process_outputs
 
         def process_outputs(outputs: "list[Any]", *args: Any, **kwargs: Any) -> Any:
-            now = time.perf_counter()
-            for output in outputs:
-                if count := len(output.new_token_ids):
-                    # vLLM adds letters to the names of requests, after a dash.
-                    name = output.request_id.partition("-")[0]
-                    times, counts = self._of.setdefault(name, ([], []))
-                    times.append(now)
-                    counts.append(count)
+            self._note(outputs)
             return process(outputs, *args, **kwargs)
 
         processor.process_outputs = process_outputs
 
+    def _note(self, outputs: "list[Any]") -> None:
+        now = time.perf_counter()
+        for output in outputs:
+            count = len(output.new_token_ids)
+            if not count:
+                continue
+            # vLLM adds letters to the names of requests, after a dash.
+            name = output.request_id.partition("-")[0]
+            self._times.setdefault(name, []).append(now)
+            self._counts.setdefault(name, []).append(count)
+
     def take(self, name: str) -> "tuple[list[float], list[int]]":
-        return self._of.pop(name, ([], []))
+        """The times and counts of one request, which are forgotten here."""
+        return self._times.pop(name, []), self._counts.pop(name, [])

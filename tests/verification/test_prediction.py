@@ -1,0 +1,123 @@
+"""What is predicted beside what an engine measures."""
+
+from dataclasses import replace
+
+import pytest
+
+from chunkscope.artefacts.figures import figures_row
+from chunkscope.models import find_model
+from chunkscope.prefixes.sharing import Stretch
+from chunkscope.simulation.workload import Workload, single
+from chunkscope.verification.result import Machine, Run
+from chunkscope.verification.verify import with_prediction
+from chunkscope.vllm.enums import Task
+from chunkscope.vllm.settings import Settings
+from tests.build import run
+
+CPU = Machine(device="cpu", vllm="0.28.0")
+H200 = Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.28.0")
+LLAMA = find_model("llama-3.1-8b")
+ENGINE = {
+    "max_num_batched_tokens": 2_048,
+    "max_num_seqs": 8,
+    "long_prefill_token_threshold": 0,
+    "enable_chunked_prefill": True,
+    "enable_prefix_caching": True,
+    "block_size": 16,
+    "num_gpu_blocks": 1_000,
+    "async_scheduling": False,
+}
+# Two groups, the first of them with a part of its own for two of three; and one alone.
+ENDS = (0, 1, 1, 2, 2, -1)
+WORKLOAD = Workload(
+    sessions=tuple(single(100, 4, stretch=end) for end in ENDS),
+    stretches=(
+        Stretch(parent=-1, tokens=32),
+        Stretch(parent=0, tokens=20),
+        Stretch(parent=-1, tokens=64),
+    ),
+    seed=0,
+    arrivals="batch",
+    task=Task.GENERATE,
+    long_over=1_000,
+)
+# The second prompt finds 32 tokens of the first, the third 48 of its 52, the fifth 64.
+HITS = (32 + 48 + 64) / 600
+
+
+def hits(engine=ENGINE, workload=WORKLOAD, shape=LLAMA, machine=CPU) -> float | None:
+    measured = run("plan", 1.0, engine=engine)
+    predicted = with_prediction(measured, shape, machine, workload)
+    return predicted.predicted_prefix_hit_rate
+
+
+def test_each_prompt_finds_the_full_blocks_that_came_before_it():
+    assert hits() == HITS
+
+
+def test_only_full_blocks_are_found():
+    assert hits({**ENGINE, "block_size": 64, "num_gpu_blocks": 250}) == 64 / 600
+
+
+def test_nothing_is_found_where_vllm_does_not_look():
+    assert hits({**ENGINE, "enable_prefix_caching": False}) == 0.0
+    assert hits(workload=replace(WORKLOAD, task=Task.LOGLIKELIHOOD)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"engine": {**ENGINE, "num_gpu_blocks": None}}, id="no size"),
+        pytest.param({"shape": find_model("gemma-2-9b")}, id="a sliding window"),
+        pytest.param({"machine": replace(CPU, vllm=None)}, id="no version"),
+        pytest.param(
+            {"engine": {**ENGINE, "num_gpu_blocks": 3}}, id="the simulator refuses"
+        ),
+    ],
+)
+def test_what_cannot_be_known_is_not_predicted(change):
+    assert hits(**change) is None
+
+
+def test_at_a_rate_only_steps_of_a_known_gpu_can_be_timed():
+    sessions = []
+    for second, session in enumerate(WORKLOAD.sessions):
+        sessions.append(replace(session, arrival_s=float(second)))
+    later = replace(WORKLOAD, sessions=tuple(sessions), arrivals="1/s")
+    assert hits(workload=later) is None
+    assert hits(workload=later, machine=replace(H200, gpu="NVIDIA unknown")) is None
+    assert hits(workload=later, machine=H200) == HITS
+
+
+def predicted(*, kv_cache_dtype: str | None = None, share: float = 0.9) -> Run:
+    """Many requests on an H200 that gives vLLM this share of its memory."""
+    sessions = [single(100, 99, stretch=end) for end in ENDS * 200]
+    engine = {
+        **ENGINE,
+        "gpu_memory_utilization": share,
+        "max_model_len": 256,
+        "max_num_seqs": 900,
+        "max_num_batched_tokens": 4_096,
+        "num_gpu_blocks": 60_000,
+    }
+    settings = Settings(kv_cache_dtype=kv_cache_dtype)
+    measured = run("plan", 1.0, engine=engine, settings=settings)
+    many = replace(WORKLOAD, sessions=tuple(sessions))
+    return with_prediction(measured, LLAMA, H200, many)
+
+
+def test_the_type_of_the_kv_cache_is_that_of_the_setting():
+    """The engine's facts do not say that it is of 8 bits."""
+    half = predicted(kv_cache_dtype="fp8").predicted.kv_cache_tokens
+    assert half == pytest.approx(2 * predicted().predicted.kv_cache_tokens, rel=0.01)
+
+
+def test_the_share_of_the_memory_is_that_of_the_engine():
+    """No setting says how much it was given."""
+    ample = predicted(share=0.9).predicted_figures
+    short = predicted(share=0.12).predicted_figures
+    assert short.steps > 1.1 * ample.steps
+
+
+def test_a_predicted_time_is_shown():
+    assert figures_row(predicted())["predicted_figures.makespan_s"] > 0
