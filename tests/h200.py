@@ -3,7 +3,6 @@
 python -m tests.h200
 """
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +47,7 @@ def _row(name: str, v: Verification, run: Run) -> str:
     cells = (
         name if first else "",
         setting,
-        f"{run.activation_peak_gib:.2f} ({_recorded_peak(name, run):.2f})",
+        f"{run.activation_peak_gib:.2f} ({run.predicted_activation_gib:.2f})",
         number(run.kv_cache_tokens),
         _took(run),
         f"{_time(run, 'ttft_s.p50')} / {_time(run, 'ttft_s.p95')}",
@@ -56,15 +55,6 @@ def _row(name: str, v: Verification, run: Run) -> str:
         f"{run.figures.chunked_prompts}, {run.figures.chunks_max}",
     )
     return f"| {' | '.join(cells)} |"
-
-
-def _recorded_peak(name: str, run: Run) -> float:
-    """What was predicted then. The prediction is no longer made, its figures stay."""
-    document = json.loads((FOLDER / name / "verify.json").read_text())
-    for recorded in document["runs"]:
-        if recorded["setting"] == run.setting:
-            return float(recorded["predicted_activation_gib"])
-    raise LookupError(f"{name} has no run {run.setting}")
 
 
 def _took(run: Run) -> str:

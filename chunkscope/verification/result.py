@@ -89,6 +89,7 @@ class Run:
     kv_concurrency: float | None = None  # requests of max_model_len at once, says vLLM
     compiled_before: bool = False  # and found by vLLM: else a start takes more memory
     predicted: Memory | None = None
+    predicted_activation_gib: float | None = None  # in earlier files; made no more
     predicted_figures: Figures | None = None  # by the simulator, of the same requests
     predicted_prefix_hit_rate: float | None = None  # with the KV cache that it had
     repeats: tuple[Figures, ...] = ()
