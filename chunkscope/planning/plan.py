@@ -196,7 +196,11 @@ class Plan(Artefact):
     @property
     def run(self) -> SimulatedRun | None:
         """Its simulated run; None if nothing was simulated."""
-        return next((run for run in self.tried if run.settings == self.effective), None)
+        for run in self.tried:
+            # Plans of earlier versions left out what is as usual.
+            if self.deployment.complete(run.settings) == self.effective:
+                return run
+        return None
 
     @property
     def default_run(self) -> SimulatedRun | None:

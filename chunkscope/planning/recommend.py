@@ -36,7 +36,7 @@ from chunkscope.tokenizers.resolve import (
     resolve,
 )
 from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.enums import Entry, Mode, SendOrder
+from chunkscope.vllm.enums import Entry, SendOrder
 from chunkscope.vllm.flags import release
 
 ALIKE = {"r50k_base": "gpt2", "o200k_base": "o200k_harmony"}  # but for special tokens
@@ -174,8 +174,6 @@ def _notes(p: Problem, profile: Profile, *, has_time: bool) -> Iterator[Note]:
         yield note("media_not_timed")
     if p.can_simulate and not p.request.is_open and not has_time:
         yield note("no_time")
-    if p.request.mode is Mode.OFF and there.release.rules.off_is_ignored:
-        yield note("off_is_lost", version=there.release.text)
     if there.release.note:
         yield there.release.note
     if there.shape is not None:

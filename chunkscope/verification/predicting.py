@@ -1,6 +1,5 @@
 """What planning's `Simulator` and memory model say of a setting, beside what was measured."""
 
-import sys
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,7 +19,6 @@ from chunkscope.vllm.settings import KvPool, Settings
 
 # What is there from the start is scheduled in the same steps however long they take.
 ANY_STEP = StepModel(fixed_s=1.0)
-EVERY_STEP = sys.maxsize
 
 
 def with_prediction(
@@ -66,9 +64,7 @@ def with_prediction(
     return run
 
 
-def simulated_as_measured(
-    run: Run, simulator: Simulator, watch: int = 0
-) -> SimulatedRun | None:
+def simulated_as_measured(run: Run, simulator: Simulator) -> SimulatedRun | None:
     """With the KV cache that the engine had; None where it does not say how large that was."""
     engine = run.engine
     blocks, size = engine.get("num_gpu_blocks"), engine.get("block_size")
@@ -81,29 +77,10 @@ def simulated_as_measured(
         kv_pool=KvPool(tokens=blocks * size, block_size=size),
         async_scheduling=bool(engine.get("async_scheduling")),
     )
-    return as_measured.run(Settings.of(engine), timeline=watch)
-
-
-def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Those that read prompts: how many requests decode beside, and the pieces."""
-    steps = (step for step in run.timeline if step.chunks)
-    return [
-        (step.decode_requests, [(c.start, c.end) for c in step.chunks])
-        for step in steps
-    ]
+    return as_measured.run(Settings.of(engine))
 
 
 def _with_memory(run: Run, simulator: Simulator, settings: Settings) -> Run:
-    """The peak is that of the warm-up, when all requests are there at once."""
     deployment = replace(simulator.deployment, compiled_before=run.compiled_before)
-    sessions = tuple(replace(one, arrival_s=0.0) for one in simulator.workload.sessions)
-    at_once = replace(simulator.workload, sessions=sessions, concurrency=None)
-    warm_up = simulated_as_measured(
-        run, replace(simulator, workload=at_once), EVERY_STEP
-    )
     memory = deployment.memory(settings, longest=simulator.workload.longest)
-    model = deployment.memory_model(settings)
-    if warm_up is None or memory is None or model is None:
-        return run
-    peak = model.running_peak_gib(prompt_steps(warm_up), running=warm_up.most_running)
-    return replace(run, predicted=memory, predicted_activation_gib=peak)
+    return replace(run, predicted=memory)

@@ -11,7 +11,6 @@ from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import DEFAULT, OFF, PLAN
 from chunkscope.vllm.deployment import POSITIVE
-from chunkscope.vllm.flags import Release
 from chunkscope.vllm.settings import NAMES, Settings
 
 LENGTH_POLICY = "length-rule"
@@ -32,15 +31,10 @@ class SettingRow:
     same_as: tuple[str, ...] = ()
     refused: Note | None = None
 
-    def checked(self, installed: Release, longest: int) -> "SettingRow":
+    def checked(self, longest: int) -> "SettingRow":
         """`longest`: the tokens of the longest request, which a row must take."""
         context, refused = self.settings.max_model_len, None
-        if (
-            self.settings.enable_chunked_prefill is False
-            and installed.rules.off_is_ignored
-        ):
-            refused = note("off_is_ignored", vllm=installed.text)
-        elif context is not None and context < longest:
+        if context is not None and context < longest:
             refused = note("context_too_short", max_model_len=context, longest=longest)
         return replace(self, refused=refused)
 

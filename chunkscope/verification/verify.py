@@ -44,7 +44,7 @@ from chunkscope.verification.settings import (
 from chunkscope.verification.verdict import judged
 from chunkscope.vllm.check import config_folder, version_in, vllm_python
 from chunkscope.vllm.enums import SendOrder, Task
-from chunkscope.vllm.flags import Release, release
+from chunkscope.vllm.flags import release
 
 WARM_UP_REQUESTS = 2_048  # more than run at the same time
 WARM_UP_OUTPUT = 16
@@ -125,11 +125,11 @@ def verify(
     """Measure the plan and what it is compared to, each in a fresh engine; saved after each."""
     report = report or Report()
     rows = rows_of(plan, options.against, options.also)  # a wrong word needs no vLLM
-    installed = _installed(options.python)
+    _check_installed(options.python)
     name = _model_name(plan, model)
     blank, prompts = blank_verification(plan, profile, options, report.listener)
     longest = max(r.prompt_tokens + r.output_tokens for r in blank.workload.requests)
-    rows = [row.checked(installed, longest) for row in rows]
+    rows = [row.checked(longest) for row in rows]
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(prompts, shape)
     subject = replace(blank.model, name=name, parameters=shape.parameters.total)
@@ -198,7 +198,7 @@ def _model_name(plan: Plan, model: str | None) -> str:
     raise UsageError("the plan names no model", hint="pass --model PATH_OR_ID")
 
 
-def _installed(python: str) -> Release:
+def _check_installed(python: str) -> None:
     version = (
         version_in(python) if hasattr(os, "killpg") else None
     )  # Windows has no vLLM
@@ -209,7 +209,7 @@ def _installed(python: str) -> Release:
             "that has vLLM in CHUNKSCOPE_VLLM_PYTHON; --endpoint measures a running server",
         )
     try:
-        return release(version)
+        release(version)
     except UsageError as error:
         raise MissingError(
             error.message, hint="pip install -U 'chunkscope[verify]'"

@@ -110,7 +110,7 @@ def test_since_0_26_a_window_reserves_two_steps(version, held):
         gpu=find_gpu("rtx-4090"),
     )
 
-    layout = there.memory_model().kv_layout
+    layout = there.kv_layout()
 
     assert layout.tokens(714, context=5_698, step=1_024) == held
 

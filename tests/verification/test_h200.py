@@ -32,18 +32,14 @@ def test_the_readme_shows_what_was_measured_of_two_models_over_three_kinds_of_da
 
 @pytest.mark.parametrize(("verification", "run"), RUNS)
 def test_predicted_memory_is_close_and_as_it_was_committed(verification, run) -> None:
-    """The activation peak within 5 % of what was measured, from 2,048 tokens per step to 34,816."""
-    bare = replace(run, predicted=None, predicted_activation_gib=None)
+    """From 2,048 tokens per step to 34,816."""
+    bare = replace(run, predicted=None)
     v, shape = verification, find_model(verification.model.name)
     today = with_prediction(bare, shape, v.machine, v.workload, PlanRequest())
-    assert today.predicted_activation_gib == pytest.approx(
-        run.activation_peak_gib, rel=0.05
-    )
     assert today.predicted.kv_cache_tokens == pytest.approx(
         run.kv_cache_tokens, rel=0.005
     )
     assert today.predicted == run.predicted
-    assert today.predicted_activation_gib == run.predicted_activation_gib
 
 
 NAMES = sorted(path.parent.name for path in FOLDER.glob("advice/*/verify.json"))
@@ -94,7 +90,3 @@ def test_verify_predicts_what_simulate_does_to_the_last_digit(one) -> None:
             beside = (there.shape, v.machine, v.workload, one.plan.request, there.entry)
             today = with_prediction(run, *beside)
             assert today.predicted_figures == one.simulated[name]
-            peak = pytest.approx(
-                run.activation_peak_gib, rel=0.06
-            )  # of likelihoods, too
-            assert today.predicted_activation_gib == peak
