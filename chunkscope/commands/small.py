@@ -268,7 +268,7 @@ def _list(
 def show_help(
     page: str | None = argument(
         "[PAGE]",
-        "A command, `cluster`, `config`, `formats`, `python` or `security`.",
+        "A command, `accuracy`, `cluster`, `config`, `formats`, `python` or `security`.",
         autocompletion=opt.pages,
     ),
 ) -> None:
@@ -284,6 +284,10 @@ def show_help(
             )
     elif page in opt.pages():
         console.emit(opt.pages()[page].read_bytes())
+        if page == "accuracy":
+            from chunkscope.report.accuracy import accuracy_tables
+
+            console.emit(accuracy_tables().encode())
     else:
         raise UsageError(
             f"there is no page {page}", hint=f"one of {', '.join(opt.pages())}"

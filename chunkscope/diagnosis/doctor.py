@@ -19,7 +19,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
 from chunkscope.planning.engine_log import is_model, read_log, weigh_otherwise
 from chunkscope.planning.plan import Plan
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.reader import LogReader
@@ -178,7 +178,7 @@ def _may_be_its_gpu(plan: Plan, facts: EngineFacts) -> bool:
     return abs(device_gib / gpu_gib - 1) <= OTHER_GPU
 
 
-def _deployment(facts: EngineFacts, context: Context) -> Deployment | None:
+def _deployment(facts: EngineFacts, context: Context) -> Engine | None:
     """For the memory model; None where the GPU or the model is not known."""
     gpu = context.gpu
     if gpu is None and context.plan:
@@ -193,7 +193,7 @@ def _deployment(facts: EngineFacts, context: Context) -> Deployment | None:
             raise  # it was asked for by name
         return None
     compiled = facts.found_compiled is not None
-    return Deployment(release=version, gpu=gpu, shape=shape, compiled_before=compiled)
+    return Engine(release=version, gpu=gpu, shape=shape, compiled_before=compiled)
 
 
 def _shape(facts: EngineFacts, context: Context) -> ModelShape | None:

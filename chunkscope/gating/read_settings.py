@@ -15,7 +15,7 @@ from pathlib import Path
 from chunkscope.artefacts.files import read_text
 from chunkscope.artefacts.note import Fact
 from chunkscope.errors import InputError
-from chunkscope.vllm.deployment import Refusal
+from chunkscope.vllm.engine import Refusal
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import ServeFlag, flags_of, parse_words, why_unknown
 from chunkscope.vllm.rules import Version

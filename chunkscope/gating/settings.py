@@ -22,7 +22,7 @@ from chunkscope.planning.engine_log import is_model
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.planning.simulator import Simulator, draw
-from chunkscope.vllm.deployment import Deployment, Refusal
+from chunkscope.vllm.engine import Engine, Refusal
 from chunkscope.vllm.flags import NEVER_WORKED, Release, flags_of, release
 from chunkscope.vllm.rules import NEWEST
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
@@ -73,7 +73,7 @@ def check_settings(table: SettingsTable, evidence: Evidence) -> Iterator[Check]:
         yield check if by_hand else replace(check, remedy=remedy)
 
 
-def _deployment(plan: Plan, table: SettingsTable) -> Deployment:
+def _deployment(plan: Plan, table: SettingsTable) -> Engine:
     """The plan's, with the vLLM that the budget names."""
     if table.vllm_version is None:
         return plan.deployment
@@ -206,7 +206,7 @@ def _equal(
 
 
 def _as_good(
-    evidence: Evidence, deployment: Deployment, actual: Settings
+    evidence: Evidence, deployment: Engine, actual: Settings
 ) -> Iterator[Check]:
     """It refuses no prompt that the plan serves, and it is as fast."""
     plan = evidence.need_plan()
@@ -248,7 +248,7 @@ class SimulatedComparison:
 
 
 def simulate_beside_plan(
-    plan: Plan, deployment: Deployment, actual: Settings, datasets: Datasets
+    plan: Plan, deployment: Engine, actual: Settings, datasets: Datasets
 ) -> SimulatedComparison:
     """Simulate a plan and other settings; the gate simulates nowhere else."""
     planned = plan.effective

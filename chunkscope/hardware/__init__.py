@@ -1,1 +1,1 @@
-"""What a model needs and what a GPU gives, in bytes and seconds. Nothing of data comes in."""
+"""What a model needs and what a GPU gives, in bytes and seconds, whatever the data."""

@@ -1,12 +1,10 @@
-"""The calibration: what each step of a real engine held and how long it took, as an artefact.
+"""The calibration: what each step of a real engine held and how long it took.
 
 `verify` writes it; `simulate` fits its step-time model to it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain
-from operator import attrgetter
 from typing import ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
@@ -18,9 +16,10 @@ from chunkscope.models.shape import ModelShape
 class StepSamples:
     """Columns of equal length, one entry per engine step.
 
-    `prefill_pairs` counts (token, context token) pairs: a chunk of n tokens after `computed` others
-    has n * computed + n * (n + 1) // 2. `decode_context_tokens` is the sum of context lengths of
-    the decoding requests; what neighbours in the batch share counts as much as it takes.
+    `prefill_pairs` counts (token, context token) pairs: a chunk of n tokens after
+    `computed` others has n * computed + n * (n + 1) // 2. `decode_context_tokens` is
+    the sum of context lengths of the decoding requests; what neighbours in the batch
+    share counts as much as it takes.
     """
 
     setting: tuple[str, ...]  # which run it came from
@@ -35,12 +34,13 @@ class StepSamples:
         return len(self.duration_s)
 
 
-COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "setting")
+ALL_COLUMNS = tuple(column.name for column in fields(StepSamples))
+COLUMNS = tuple(name for name in ALL_COLUMNS if name != "setting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration(Artefact):
-    """The steps of one model on one kind of GPU, by CUDA events; on a CPU, by the clock."""
+    """The steps of one model on one kind of GPU, by CUDA events or a CPU's clock."""
 
     schema: ClassVar = "chunkscope/calibration/6"
     made_by: ClassVar = "chunkscope verify"
@@ -49,7 +49,7 @@ class Calibration(Artefact):
 
     gpu: str  # its title, as torch names it
     device: str  # "cuda" or "cpu"
-    model: ModelShape  # what another model is scaled by
+    model: ModelShape
     tp: int
     vllm: str
     eager: bool
@@ -58,23 +58,28 @@ class Calibration(Artefact):
     version: str = ""
 
 
-SAME = ("model.name", "gpu", "tp", "vllm", "eager", "async_scheduling")
-
-
 def together(calibrations: Sequence[Calibration]) -> Calibration:
-    """The steps of several workloads of one engine: each shows what the others do not."""
-    for name in SAME:
-        values = dict.fromkeys(str(attrgetter(name)(one)) for one in calibrations)
-        if len(values) > 1:
-            hint, both = (
-                "pass those of one GPU, model and vLLM version",
-                " and ".join(values),
+    """The steps of several workloads of one engine: each shows what others do not."""
+    first = calibrations[0]
+    for calibration in calibrations[1:]:
+        _check_same_engine(first, calibration)
+    columns = {}
+    for name in ALL_COLUMNS:
+        entries = []
+        for calibration in calibrations:
+            entries.extend(getattr(calibration.steps, name))
+        columns[name] = tuple(entries)
+    return replace(first, steps=StepSamples(**columns))
+
+
+def _check_same_engine(first: Calibration, second: Calibration) -> None:
+    pairs = {"model.name": (first.model.name, second.model.name)}
+    for name in ("gpu", "tp", "vllm", "eager", "async_scheduling"):
+        pairs[name] = (getattr(first, name), getattr(second, name))
+    for name, (one, other) in pairs.items():
+        if one != other:
+            what = (
+                f"the calibrations are of different engines: {name} {one} and {other}"
             )
-            raise InputError(
-                f"the calibrations are of different engines: {name} {both}", hint=hint
-            )
-    columns = {
-        name: tuple(chain.from_iterable(getattr(c.steps, name) for c in calibrations))
-        for name in ("setting", *COLUMNS)
-    }
-    return replace(calibrations[0], steps=StepSamples(**columns))
+            hint = "pass those of one GPU, model and vLLM version"
+            raise InputError(what, hint=hint)

@@ -1,51 +1,24 @@
-"""Seconds per step, from one of three sources, always labelled: calibrated, scaled or roofline."""
+"""Seconds per step, from one of two labelled sources: calibrated or a roofline."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-from chunkscope.artefacts.note import Note, note
+from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration
-from chunkscope.hardware.gpus import ALONE, TABLE, Gpu, Parallel, known_gpu
+from chunkscope.hardware.gpus import TABLE, Gpu, Parallel, known_gpu
 from chunkscope.hardware.step_time import Runner, StepModel, assumed_host, step_model
-from chunkscope.models.shape import BYTES, ModelShape
-
-GPU_TIMES = (
-    "fixed_s",
-    "per_token_s",
-    "per_prefill_pair_s",
-    "per_decode_context_s",
-    "experts_s",
-)
+from chunkscope.models.shape import ModelShape
 
 
 class CostSource(StrEnum):
     CALIBRATED = "calibrated"
-    SCALED = "scaled"
     ROOFLINE = "roofline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostTarget:
-    """An engine: whose steps are to be timed, or were."""
-
-    shape: ModelShape
-    gpu: Gpu
-    vllm: str
-    parallel: Parallel = ALONE
-    kv_element_bytes: int = BYTES
-    runner: Runner = Runner.V1
-
-    @property
-    def roofline(self) -> StepModel | None:
-        return step_model(
-            self.shape, self.gpu, self.parallel, self.kv_element_bytes, self.runner
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """A step model, and where it comes from. `error` is the fit's median, as a share."""
+    """A step model and where it comes from. `error` is the fit's median, as a share."""
 
     source: CostSource
     step: StepModel
@@ -56,98 +29,88 @@ class CostModel:
     notes: tuple[Note, ...] = ()
 
 
-def cost_model(target: CostTarget | None, calibration: Calibration | None) -> CostModel:
-    """The best there is: a calibration of this very engine, one of another, or a roofline."""
-    if calibration is not None:
-        measured = CostTarget(
-            shape=calibration.model,
-            gpu=known_gpu(calibration.gpu)
-            or Gpu(name=calibration.gpu, title=calibration.gpu, memory_gib=0.0),
-            vllm=calibration.vllm,
-            parallel=Parallel(tensor=calibration.tp),
-        )
-        return _calibrated(target or measured, measured, calibration)
-    if target is None or target.roofline is None:
-        gpu = f"the speed of {target.gpu.title}" if target else "a model and a GPU"
-        raise MissingError(
-            f"how long a step takes is not known without {gpu}",
-            hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`, "
-            "or pass --calibration",
-        )
-    source, name = CostSource.ROOFLINE, target.shape.name
-    return CostModel(
-        source=source, step=target.roofline, gpu=target.gpu.title, model=name
+def roofline_cost(
+    shape: ModelShape | None, gpu: Gpu | None, step: StepModel | None
+) -> CostModel:
+    """Step times by the GPU's peak figures; MissingError where those are not known."""
+    if shape is not None and gpu is not None and step is not None:
+        source = CostSource.ROOFLINE
+        return CostModel(source=source, step=step, gpu=gpu.title, model=shape.name)
+    unknown = "a model and a GPU"
+    if shape is not None and gpu is not None:
+        unknown = f"the speed of {gpu.title}"
+    raise MissingError(
+        f"how long a step takes is not known without {unknown}",
+        hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`, "
+        "or pass --calibration",
     )
 
 
-def _calibrated(
-    target: CostTarget, measured: CostTarget, calibration: Calibration
-) -> CostModel:
-    """What the steps do not show is taken from the roofline, where there is one."""
+def calibrated_cost(calibration: Calibration) -> CostModel:
+    """Step times fitted to the measured steps of an engine.
+
+    What the steps do not show is taken from the roofline, where there is one.
+    """
     try:
-        from chunkscope.hardware.step_fit import (
-            fit_steps,
-        )  # scipy: only for a calibration
+        from chunkscope.hardware.step_fit import fit_steps  # scipy is not always there
     except ImportError:
         hint = "install it: `pip install 'chunkscope[verify]'` or `pip install scipy`"
         raise MissingError("fitting a calibration needs scipy", hint=hint) from None
-    e, prior = measured.shape.experts, None
+    shape, gpu = calibration.model, known_gpu(calibration.gpu)
+    prior = None
     if calibration.device == "cuda" and calibration.async_scheduling:
-        host = assumed_host(measured.shape, measured.runner)
-        prior = measured.roofline or StepModel(host=host)
-    share = e.active / e.count if e else 0.0
-    step, error = fit_steps(calibration.steps, expert_share=share, prior=prior)
-    differing = _differences(target, measured)
+        if gpu is not None:
+            prior = step_model(shape, gpu, Parallel(tensor=calibration.tp))
+        if prior is None:
+            prior = StepModel(host=assumed_host(shape, Runner.V1))
+    expert_share = 0.0
+    if shape.experts is not None:
+        expert_share = shape.experts.active / shape.experts.count
+    fit = fit_steps(calibration.steps, expert_share=expert_share, prior=prior)
     return CostModel(
-        source=CostSource.SCALED if differing else CostSource.CALIBRATED,
-        step=_scaled(step, target, measured, "model" in differing)
-        if differing
-        else step,
-        gpu=target.gpu.title,
-        model=target.shape.name,
+        source=CostSource.CALIBRATED,
+        step=fit.step,
+        gpu=gpu.title if gpu else calibration.gpu,
+        model=shape.name,
         samples=len(calibration.steps),
-        error=error,
-        notes=(note("scaled_steps", **differing),) if differing else (),
+        error=fit.error,
     )
 
 
-def _differences(here: CostTarget, there: CostTarget) -> dict[str, list[str]]:
-    """What was measured there, and what is asked for here; one model may have many names."""
-    same_model = step_model(there.shape, TABLE["h200"]) == step_model(
-        here.shape, TABLE["h200"]
-    )
-    # Patch releases do not change the speed: 0.24.0 and 0.24.1 are the same.
-    same_vllm = there.vllm.split(".")[:2] == here.vllm.split(".")[:2]
-    gpus = f"{there.parallel.gpus} GPUs", f"{here.parallel.gpus}"
-    checks = (
-        ("model", same_model, there.shape.name, here.shape.name),
-        ("gpu", there.gpu.title == here.gpu.title, there.gpu.title, here.gpu.title),
-        ("gpus", there.parallel == here.parallel, *gpus),
-        ("vllm", same_vllm, f"vLLM {there.vllm}", here.vllm),
-    )
-    return {name: [was, asked] for name, same, was, asked in checks if not same}
-
-
-def _scaled(
-    step: StepModel, here: CostTarget, there: CostTarget, other_model: bool
-) -> StepModel:
-    """Of the same model elsewhere: each time, by how many times the roofline there is the one here.
-    Of another model only the host carries over, which launches faster or slower than assumed: what
-    one model's steps show of a GPU was 20 to 40 % off for others (an H200)."""
-    old, new = there.roofline, here.roofline
-    if old is None or new is None:
+def check_calibration(
+    calibration: Calibration,
+    *,
+    shape: ModelShape | None,
+    gpu: Gpu | None,
+    vllm: str,
+    parallel: Parallel,
+) -> None:
+    """InputError where a calibration is of another engine: it serves its own alone."""
+    difference = None
+    known = known_gpu(calibration.gpu)
+    measured_on = known.title if known else calibration.gpu
+    if shape is not None and not _is_same_model(calibration.model, shape):
+        difference = f"of {calibration.model.name}, not of {shape.name}"
+    elif gpu is not None and measured_on != gpu.title:
+        difference = f"of {measured_on}, not of {gpu.title}"
+    elif Parallel(tensor=calibration.tp) != parallel:
+        difference = f"of {calibration.tp} GPUs, not of {parallel.gpus}"
+    elif _minor(calibration.vllm) != _minor(vllm):
+        difference = f"of vLLM {calibration.vllm}, not of {vllm}"
+    if difference is not None:
         raise InputError(
-            f"a calibration for {there.gpu.title} cannot be scaled to {here.gpu.title}: the speed "
-            "of one of them is not known",
-            hint="calibrate on the GPU of the plan: `chunkscope verify`",
+            f"the calibration is {difference}",
+            hint="measure one for this plan: `chunkscope verify`; "
+            "or leave --calibration out",
         )
-    launch_s = step.host.ungraphed_s * new.host.ungraphed_s / old.host.ungraphed_s
-    host = replace(step.host, ungraphed_s=launch_s, pieces_s=new.host.pieces_s)
-    if other_model:
-        return replace(new, host=host if launch_s else new.host)
-    pairs = {name: (getattr(old, name), getattr(new, name)) for name in GPU_TIMES}
-    times = {name: getattr(step, name) * b / a for name, (a, b) in pairs.items() if a}
-    free, share = step.free_tokens * new.free_tokens / old.free_tokens, new.expert_share
-    return replace(
-        step, **times, free_tokens=round(free), expert_share=share, host=host
-    )
+
+
+def _is_same_model(measured: ModelShape, shape: ModelShape) -> bool:
+    """Does a step of both cost the same? One model may have many names."""
+    gpu = TABLE["h200"]
+    return step_model(measured, gpu) == step_model(shape, gpu)
+
+
+def _minor(version: str) -> list[str]:
+    """Patch releases do not change the speed: 0.24.0 and 0.24.1 are the same."""
+    return version.split(".")[:2]

@@ -1,23 +1,22 @@
 """The layers of a model in groups, as vLLM gives them KV cache.
 
-Layers that keep the same part of a request (all of it, a window, a state) share a block table. All
-groups take blocks from one pool: a block is a page in each layer of a group, so pages are made one
-size, by longer blocks or by padding. Read in vLLM 0.24 (`v1/core/kv_cache_utils.py`) and compared
-with the code of 0.28 by tests/hardware/test_kv_groups.py.
+Layers that keep the same part of a request (all of it, a window, a state) share a block
+table. All groups take blocks from one pool: a block is a page in each layer of a group,
+so pages are made one size, by longer blocks or by padding. Read in vLLM 0.24
+(`v1/core/kv_cache_utils.py`) and compared with the code of 0.28 by
+tests/hardware/test_kv_groups.py.
 """
 
 from dataclasses import dataclass
 
+from chunkscope.hardware.constants import constant
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import BLOCK_TOKENS, ModelShape
-
-# Where groups differ by less, all get as many layers as the largest has.
-NEARLY_EQUAL = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvGroup:
-    """Layers with one block table. A block holds `block_tokens` tokens in each of them."""
+    """Layers with one block table. A block holds `block_tokens` tokens in each."""
 
     kind: KvKind
     layers: int
@@ -26,12 +25,14 @@ class KvGroup:
     state_blocks: int = 1  # of one request, however long: two where states are cached
 
     def blocks_of(self, tokens: int, step: int = 1) -> int:
-        """The most that a request of so many tokens holds, if a step computes `step` of them.
+        """The most that a request holds, if a step computes `step` of its tokens.
 
-        What leaves the window is given back before a step takes blocks for its own tokens.
+        What leaves the window is given back before a step takes blocks for its tokens.
         """
         reserved = self.reserved(tokens, step)
-        return min(self._whole(tokens), reserved) if self.window else reserved
+        if self.window is None:
+            return reserved
+        return min(self._whole(tokens), reserved)
 
     def reserved(self, tokens: int, step: int) -> int:
         """The same as vLLM reckons it at start-up and when it lets a request in.
@@ -50,7 +51,7 @@ class KvGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvLayout:
-    """All groups, and what a block of any of them takes: a page in each layer of the largest."""
+    """All groups; a block of any of them is a page in each layer of the largest."""
 
     groups: tuple[KvGroup, ...]
     block_bytes: int
@@ -66,12 +67,13 @@ class KvLayout:
         return max(0, kv_bytes // self.block_bytes)
 
     def blocks_of(self, tokens: int, step: int = 1) -> int:
+        """The most that a request of so many tokens holds in all groups."""
         return sum(group.blocks_of(tokens, step) for group in self.groups)
 
     def reserved(self, tokens: int, step: int) -> int:
-        return sum(
-            group.reserved(tokens, step * self.in_flight) for group in self.groups
-        )
+        """What vLLM reckons with for a request of so many tokens."""
+        steps = step * self.in_flight
+        return sum(group.reserved(tokens, steps) for group in self.groups)
 
     def tokens(self, blocks: int, *, context: int, step: int) -> int:
         """What vLLM logs since 0.21: the tokens of as many longest requests as fit."""
@@ -92,55 +94,90 @@ class KvLayout:
 
 
 def kv_layout(
-    shape: ModelShape, tp: int = 1, element_bytes: int = 2, caches_states: bool = False
+    shape: ModelShape,
+    tp: int = 1,
+    element_bytes: int = 2,
+    caches_states: bool = False,
+    in_flight: int = 1,
 ) -> KvLayout:
-    """`caches_states`: prefixes are cached, so a state is kept beside the one at work."""
-    a = shape.attention
-    kinds = {
-        KvKind.FULL: max(0, shape.kv_layers - a.sliding_layers),
-        KvKind.SLIDING: a.sliding_layers,
-        KvKind.STATE: a.state.layers if a.state else 0,
-    }
-    counts = {kind: layers for kind, layers in kinds.items() if layers} or {
-        KvKind.FULL: 1
-    }
-    least, most = min(counts.values()), max(counts.values())
-    size = most if most < NEARLY_EQUAL * least else least
-    parts = {kind: -(-count // size) for kind, count in counts.items()}
-    page, blocks = _page(shape, tp, element_bytes, set(counts))
-    groups = tuple(
-        KvGroup(
-            kind=kind,
-            layers=len(range(place, count, parts[kind])),  # dealt in turn
-            block_tokens=blocks[kind],
-            window=a.sliding_window if kind is KvKind.SLIDING else None,
-            state_blocks=1 + caches_states,
-        )
-        for kind, count in counts.items()
-        for place in range(parts[kind])
-    )
-    return KvLayout(
-        groups=groups, block_bytes=page * max(group.layers for group in groups)
-    )
+    """How vLLM lays out the KV cache of a model on each of `tp` GPUs.
 
-
-def _page(
-    shape: ModelShape, tp: int, element_bytes: int, kinds: set[KvKind]
-) -> tuple[int, dict[KvKind, int]]:
-    """Its bytes, and how many tokens of each kind fill it.
-
-    The widest tokens come in the usual blocks, or the page of a state decides: blocks of tokens
-    are made as long.
+    `caches_states`: prefixes are cached, so a state is kept beside the one at work.
     """
-    sized = {
-        kind: max(
-            1,
-            shape.kv_bytes_per_layer(tp, element_bytes, sliding=kind is KvKind.SLIDING),
-        )
-        for kind in kinds - {KvKind.STATE} or {KvKind.FULL}
+    counts = _layers_by_kind(shape)
+    pages = _pages(shape, tp, element_bytes, counts)
+    size = _group_size(counts)
+    groups = []
+    for kind, count in counts.items():
+        parts = -(-count // size)
+        for part in range(parts):
+            group = KvGroup(
+                kind=kind,
+                layers=len(range(part, count, parts)),  # dealt in turn
+                block_tokens=pages.block_tokens[kind],
+                window=_window(shape, kind),
+                state_blocks=2 if caches_states else 1,
+            )
+            groups.append(group)
+    largest = max(group.layers for group in groups)
+    return KvLayout(
+        groups=tuple(groups),
+        block_bytes=pages.page_bytes * largest,
+        in_flight=in_flight,
+    )
+
+
+def _layers_by_kind(shape: ModelShape) -> dict[KvKind, int]:
+    """How many layers keep what; a model without a KV cache has one full layer."""
+    attention = shape.attention
+    kinds = {
+        KvKind.FULL: max(0, shape.kv_layers - attention.sliding_layers),
+        KvKind.SLIDING: attention.sliding_layers,
+        KvKind.STATE: attention.state.layers if attention.state else 0,
     }
-    widest, state = BLOCK_TOKENS * max(sized.values()), shape.attention.state
-    block = BLOCK_TOKENS * max(1, -(-state.bytes(tp) // widest) if state else 1)
-    page = block * max(sized.values())
-    tokens = {kind: page // bytes_ for kind, bytes_ in sized.items()}
-    return page, {**dict.fromkeys(KvKind, block), **tokens}
+    counts = {kind: layers for kind, layers in kinds.items() if layers}
+    return counts or {KvKind.FULL: 1}
+
+
+def _group_size(counts: dict[KvKind, int]) -> int:
+    """Layers of a group: as many as the rarest kind has, or all if nearly as many."""
+    fewest, most = min(counts.values()), max(counts.values())
+    return most if most < constant("nearly_equal_groups") * fewest else fewest
+
+
+def _window(shape: ModelShape, kind: KvKind) -> int | None:
+    return shape.attention.sliding_window if kind is KvKind.SLIDING else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pages:
+    """Bytes of a page, and how many tokens of each kind fill it."""
+
+    page_bytes: int
+    block_tokens: dict[KvKind, int]
+
+
+def _pages(
+    shape: ModelShape, tp: int, element_bytes: int, counts: dict[KvKind, int]
+) -> _Pages:
+    """The widest tokens come in usual blocks, unless a state needs a longer page."""
+    token_bytes = {}
+    for kind in counts:
+        if kind is not KvKind.STATE:
+            sliding = kind is KvKind.SLIDING
+            size = shape.kv_bytes_per_layer(tp, element_bytes, sliding=sliding)
+            token_bytes[kind] = max(1, size)
+    if not token_bytes:  # a model of states alone
+        size = shape.kv_bytes_per_layer(tp, element_bytes)
+        token_bytes[KvKind.FULL] = max(1, size)
+    widest = max(token_bytes.values())
+    block = BLOCK_TOKENS
+    state = shape.attention.state
+    if state is not None:
+        usual_page = BLOCK_TOKENS * widest
+        block *= max(1, -(-state.bytes(tp) // usual_page))
+    page_bytes = block * widest
+    block_tokens = dict.fromkeys(counts, block)
+    for kind, size in token_bytes.items():
+        block_tokens[kind] = page_bytes // size
+    return _Pages(page_bytes=page_bytes, block_tokens=block_tokens)

@@ -321,9 +321,7 @@ def by_lengths(p: Problem, decision: Decision) -> Advice:
         settings = replace(
             whole if p.fits(whole) else Settings(max_num_batched_tokens=p.context),
             long_prefill_token_threshold=0,
-            enable_chunked_prefill=None
-            if p.deployment.release.rules.off_is_ignored
-            else False,
+            enable_chunked_prefill=False,
         )
     else:
         caps = filter(None, (decision.threshold, p.needed.long_prefill_token_threshold))

@@ -40,7 +40,10 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
     seconds = [run.figures.makespan_s for run in runs if run]
     ratios = [one / seconds[0] for one in seconds]
     scored, shape = any(output.is_scored for output in p.outputs), p.deployment.shape
-    _, least, most = nearest_measured(shape) if shape else ((), 0.0, 0.0)
+    least, most = 0.0, 0.0
+    if shape is not None:
+        nearest = nearest_measured(shape)
+        least, most = nearest.least, nearest.most
     slower = max(1, 1 / (1 + least), SEEN_SCORED if scored else 1)
     by_size = sorted(p.datasets, key=lambda dataset: -dataset.lengths.total)
     largest = by_size[:MOST_DATASETS] if len(p.datasets) > 1 else []

@@ -13,7 +13,7 @@ from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in
 from chunkscope.sources.base import Source
 from chunkscope.sources.streams import as_utf8, open_stream
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import dotted, release
 from chunkscope.vllm.log.facts import FIXED_SIZES, EngineFacts
 from chunkscope.vllm.log.failures import Failure
@@ -90,7 +90,7 @@ def engine_starts(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:
 def measured_in(
     starts: Sequence[EngineStart],
     log: str | os.PathLike[str],
-    deployment: Deployment,
+    deployment: Engine,
     settings: Settings,
 ) -> MeasuredFit:
     """What the last start says of the KV cache that says it.
@@ -135,7 +135,7 @@ def _kv_cache_tokens(start: EngineStart) -> int | None:
 
 
 def _other_engine(
-    start: EngineStart, deployment: Deployment, settings: Settings
+    start: EngineStart, deployment: Engine, settings: Settings
 ) -> str | None:
     """What engine a log is of, if not of the one that is planned."""
     facts = start.facts
@@ -157,7 +157,7 @@ def _other_engine(
 
 
 def _other_machine(
-    facts: EngineFacts, deployment: Deployment, settings: Settings
+    facts: EngineFacts, deployment: Engine, settings: Settings
 ) -> str | None:
     """What GPU or model a log is of, if not of those that are planned."""
     shape = deployment.shape

@@ -14,7 +14,7 @@ from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import Chunks, Decision
 from chunkscope.simulation.result import SimulatedRun, runs_frame
 from chunkscope.simulation.workload import DatasetOutput
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import command_line
 from chunkscope.vllm.settings import Settings
@@ -134,7 +134,7 @@ class Plan(Artefact):
     reasons: tuple[Reason, ...]
     notes: tuple[Note, ...]
     request: PlanRequest
-    deployment: Deployment
+    deployment: Engine
     source: PlanSource
     outputs: tuple[DatasetOutput, ...]
     refused: Refused
@@ -196,7 +196,11 @@ class Plan(Artefact):
     @property
     def run(self) -> SimulatedRun | None:
         """Its simulated run; None if nothing was simulated."""
-        return next((run for run in self.tried if run.settings == self.effective), None)
+        for run in self.tried:
+            # Plans of earlier versions left out what is as usual.
+            if self.deployment.complete(run.settings) == self.effective:
+                return run
+        return None
 
     @property
     def default_run(self) -> SimulatedRun | None:

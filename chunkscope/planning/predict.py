@@ -11,7 +11,12 @@ from chunkscope.artefacts.artefact import Numbers
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.calibration import Calibration
-from chunkscope.hardware.cost_model import CostTarget, cost_model
+from chunkscope.hardware.cost_model import (
+    CostModel,
+    calibrated_cost,
+    check_calibration,
+    roofline_cost,
+)
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.choose import fastest
 from chunkscope.planning.plan import BEST, DEFAULT, Plan
@@ -25,7 +30,7 @@ from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import points
 from chunkscope.simulation.traces import read_trace
 from chunkscope.simulation.workload import AS_IN_TRACE, BATCH, Workload, arrival_times
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import OWN, Settings
@@ -79,7 +84,7 @@ def predict(
     settings = _settings(plan, options, deployment)
     settings.parallel.check(plan.model)
     full = deployment.effective(settings)
-    cost = cost_model(_target(deployment, full), calibration)
+    cost = _cost_model(deployment, full, calibration)
     if options.find_rate:
         _check_find_rate(options)
         request = replace(request, arrivals=UNIT_RATE, concurrency=None)
@@ -176,18 +181,21 @@ def _runs(
     ], left_out
 
 
-def _target(deployment: Deployment, full: Settings) -> CostTarget | None:
-    if deployment.shape is None or deployment.gpu is None:
-        return None
-    shape = deployment.shape
-    return CostTarget(
-        shape=shape,
-        runner=deployment.release.runner(shape.architecture, dense=shape.dense),
-        kv_element_bytes=full.kv_element_bytes,
+def _cost_model(
+    deployment: Engine, full: Settings, calibration: Calibration | None
+) -> CostModel:
+    if calibration is None:
+        return roofline_cost(
+            deployment.shape, deployment.gpu, deployment.step_model(full)
+        )
+    check_calibration(
+        calibration,
+        shape=deployment.shape,
         gpu=deployment.gpu,
         vllm=deployment.release.text,
         parallel=full.parallel,
     )
+    return calibrated_cost(calibration)
 
 
 def _check_find_rate(options: SimulateOptions) -> None:
@@ -201,7 +209,7 @@ def _check_find_rate(options: SimulateOptions) -> None:
         )
 
 
-def _settings(plan: Plan, options: SimulateOptions, deployment: Deployment) -> Settings:
+def _settings(plan: Plan, options: SimulateOptions, deployment: Engine) -> Settings:
     """The plan's settings with what was asked for instead, and what has to follow from that."""
     asked, settings = options.asked, options.asked.over(plan.settings)
     if (budget := asked.max_num_batched_tokens) is not None:

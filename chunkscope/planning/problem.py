@@ -17,7 +17,7 @@ from chunkscope.planning.plan import Advice
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.simulator import HOSTS, VARIATIONS, Simulator, draw
 from chunkscope.simulation.workload import DatasetOutput, served_prompts
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry, Mode
 from chunkscope.vllm.settings import OWN, Settings
 
@@ -46,7 +46,7 @@ class Problem:
     """`tick` is called for each simulated run."""
 
     request: PlanRequest
-    deployment: Deployment
+    deployment: Engine
     datasets: tuple[DatasetProfile, ...]
     needed: Settings = OWN
     tick: Callable[[], None] = lambda: None
@@ -56,7 +56,7 @@ class Problem:
 
     @classmethod
     def of(
-        cls, profile: Profile, request: PlanRequest, deployment: Deployment
+        cls, profile: Profile, request: PlanRequest, deployment: Engine
     ) -> "Problem":
         """UsageError where what is asked cannot be, InputError where no prompt is served."""
         datasets = chosen_datasets(profile, request.dataset)

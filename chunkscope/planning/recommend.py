@@ -35,8 +35,8 @@ from chunkscope.tokenizers.resolve import (
     cached_tokenizer,
     resolve,
 )
-from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.enums import Entry, Mode, SendOrder
+from chunkscope.vllm.engine import Engine
+from chunkscope.vllm.enums import Entry, SendOrder
 from chunkscope.vllm.flags import release
 
 ALIKE = {"r50k_base": "gpt2", "o200k_base": "o200k_harmony"}  # but for special tokens
@@ -94,7 +94,7 @@ def recommend(
         log and (log.harness == "lighteval" or log.order == LONGEST_FIRST)
         for log in logs
     )
-    deployment = Deployment(
+    deployment = Engine(
         release=release(vllm_version),
         entry=one_of(Entry, entry or (Entry.LLM if calls else Entry.SERVE), "entry"),
         shape=find_model(model) if isinstance(model, (str, os.PathLike)) else model,
@@ -174,8 +174,6 @@ def _notes(p: Problem, profile: Profile, *, has_time: bool) -> Iterator[Note]:
         yield note("media_not_timed")
     if p.can_simulate and not p.request.is_open and not has_time:
         yield note("no_time")
-    if p.request.mode is Mode.OFF and there.release.rules.off_is_ignored:
-        yield note("off_is_lost", version=there.release.text)
     if there.release.note:
         yield there.release.note
     if there.shape is not None:

@@ -24,7 +24,7 @@ from chunkscope.vllm.settings import OWN, Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """The aim, what is sent, and what the user fixed. Where it runs is the `Deployment`.
+    """The aim, what is sent, and what the user fixed. Where it runs is the `Engine`.
 
     `settings` holds for every setting that is tried: GPUs, context, type of the KV cache.
     `task`, `shared_prefix` and `order` None: as the data has them. `max_output` holds for all

@@ -18,7 +18,7 @@ from chunkscope.simulation.rate import highest_rate, one_by_one
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import simulate, usual_step_model
 from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.settings import KvPool, Settings
 
@@ -47,7 +47,7 @@ HOSTS = {"faster_cpu": 0.5, "slower_cpu": 1.5}
 
 def draw(
     request: PlanRequest,
-    there: Deployment,
+    there: Engine,
     datasets: Sequence[DatasetProfile],
     room: int,
     *,
@@ -92,7 +92,7 @@ class Simulator:
     """
 
     request: PlanRequest
-    deployment: Deployment
+    deployment: Engine
     workload: Workload
     step: StepModel | None = None
     host_times: float = 1.0

@@ -21,7 +21,7 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import StepSeconds, simulate
 from chunkscope.simulation.workload import GIVEN, Session, Workload, single
 from chunkscope.verification.latencies import Answer
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
@@ -29,7 +29,7 @@ from chunkscope.vllm.settings import KvPool, Settings
 if TYPE_CHECKING:
     import torch
 
-ENGINE = Deployment(release=release("0.30"))  # its scheduler decides every step
+ENGINE = Engine(release=release("0.30"))  # its scheduler decides every step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from chunkscope.simulation.result import SimulatedRun, SustainedRate
 from chunkscope.simulation.run import simulate
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.settings import KvPool, Settings
 
 UNIT_RATE = "1/s"  # how the sessions come that a rate is looked for
@@ -26,7 +26,7 @@ ALONE = 200  # sessions that are tried one by one
 def highest_rate(  # noqa: PLR0913  (all by name)
     workload: Workload,
     settings: Settings,
-    engine: Deployment,
+    engine: Engine,
     step_model: StepModel | None = None,
     *,
     limits: Slo = (),

@@ -31,7 +31,7 @@ from chunkscope.simulation.result import (
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes
@@ -52,7 +52,7 @@ StepTimes = Callable[[Step], StepSeconds]
 def simulate(  # noqa: PLR0913  (all by name)
     workload: Workload,
     settings: Settings,
-    engine: Deployment,
+    engine: Engine,
     step_times: StepModel | StepTimes | None = None,
     *,
     limits: Slo = (),
@@ -108,7 +108,7 @@ def simulate(  # noqa: PLR0913  (all by name)
     )
 
 
-def usual_pool(settings: Settings, engine: Deployment) -> KvPool:
+def usual_pool(settings: Settings, engine: Engine) -> KvPool:
     """The KV cache that the memory model leaves."""
     memory = engine.memory(settings)
     if memory is None:
@@ -118,7 +118,7 @@ def usual_pool(settings: Settings, engine: Deployment) -> KvPool:
     return engine.kv_pool(settings, max(1, memory.kv_cache_tokens))
 
 
-def usual_step_model(settings: Settings, engine: Deployment) -> StepModel:
+def usual_step_model(settings: Settings, engine: Engine) -> StepModel:
     """The roofline of this model and GPU."""
     model = engine.step_model(settings)
     if model is None:

@@ -2,7 +2,7 @@
 it.
 
 Text models, no speculative decoding. Layers with a window or a state take and give back
-blocks as vLLM's do; what it does not know of them, `Deployment.notes` says. What
+blocks as vLLM's do; what it does not know of them, `Engine.notes` says. What
 differs by version is data: chunkscope/vllm/rules.py.
 tests/simulation/test_scheduler_twin.py compares it with the real one, token by token.
 """

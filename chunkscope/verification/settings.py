@@ -10,9 +10,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import DEFAULT, OFF, PLAN
-from chunkscope.vllm.deployment import POSITIVE
-from chunkscope.vllm.flags import Release
-from chunkscope.vllm.settings import NAMES, Settings
+from chunkscope.vllm.settings import NAMES, POSITIVE, Settings
 
 LENGTH_POLICY = "length-rule"
 USUALLY = (DEFAULT, OFF, LENGTH_POLICY)
@@ -36,16 +34,13 @@ class SettingRow:
     same_as: tuple[str, ...] = ()
     refused: Note | None = None
 
-    def checked(self, installed: Release, longest: int) -> "SettingRow":
-        """The row, refused where this vLLM cannot run it.
+    def checked(self, longest: int) -> "SettingRow":
+        """The row, refused where its context is too short.
 
         `longest`: tokens of the longest request with its answer.
         """
         context = self.settings.max_model_len
-        is_off = self.settings.enable_chunked_prefill is False
-        if is_off and installed.rules.off_is_ignored:
-            refused = note("off_is_ignored", vllm=installed.text)
-        elif context is not None and context < longest:
+        if context is not None and context < longest:
             refused = note("context_too_short", max_model_len=context, longest=longest)
         else:
             refused = None

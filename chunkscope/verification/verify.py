@@ -41,9 +41,9 @@ from chunkscope.verification.settings import SettingRow, rows_of
 from chunkscope.verification.task import output_sample, requests_of, warm_up
 from chunkscope.verification.verdict import judged, with_outputs_compared
 from chunkscope.vllm.check import config_folder, version_in
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry, Task
-from chunkscope.vllm.flags import Release, release
+from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
 
 DUMMY = "dummy"
@@ -65,11 +65,11 @@ def verify(
     report = report or Report()
     options = read_options(options)
     rows = rows_of(plan, options.against, options.also)  # a wrong word needs no vLLM
-    installed = installed_release(options.python)
+    check_installed(options.python)
     name = model_name(plan, options)
     sent = what_is_sent(plan, profile, options, report)
     longest = max(request.tokens for request in requests_of(sent.workload))
-    rows = [row.checked(installed, longest) for row in rows]
+    rows = [row.checked(longest) for row in rows]
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(sent.prompts, shape)
     subject = Subject(
@@ -149,8 +149,8 @@ def model_name(plan: Plan, options: VerifyOptions) -> str:
     raise UsageError("the plan names no model", hint="pass --model PATH_OR_ID")
 
 
-def installed_release(python: str) -> Release:
-    """The release of the vLLM that an interpreter has."""
+def check_installed(python: str) -> None:
+    """MissingError where an interpreter has no vLLM that is supported."""
     has_process_groups = hasattr(os, "killpg")  # Windows has none, and no vLLM
     version = version_in(python) if has_process_groups else None
     if version is None:
@@ -161,7 +161,7 @@ def installed_release(python: str) -> Release:
             "measures a running server",
         )
     try:
-        return release(version)
+        release(version)
     except UsageError as error:
         hint = "pip install -U 'chunkscope[verify]'"
         raise MissingError(error.message, hint=hint) from None
@@ -273,7 +273,7 @@ def with_prediction(
     """
     if machine is None or machine.vllm is None:
         return run
-    deployment = Deployment(
+    deployment = Engine(
         release=release(machine.vllm),
         shape=shape,
         gpu=gpu_of(machine),
@@ -304,7 +304,7 @@ def with_prediction(
 
 
 def simulated_as_measured(
-    run: Run, workload: Workload, deployment: Deployment
+    run: Run, workload: Workload, deployment: Engine
 ) -> SimulatedRun:
     """The run simulated with the KV cache and the scheduling that the engine had."""
     all_at_once = not any(request.arrival_s for request in requests_of(workload))

@@ -1,1 +1,1 @@
-"""vLLM as data: its settings, flags, rules and logs, in its own words. No data comes in."""
+"""vLLM as data: its settings, flags, rules and logs, in its own words."""

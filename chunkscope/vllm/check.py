@@ -1,7 +1,7 @@
-"""Ask vLLM itself: its own parser and config validation, in another process, without a GPU.
+"""Ask vLLM's own parser and config validation, in another process, without a GPU.
 
-chunkscope never imports vLLM. The interpreter that has it runs inside/chunkscope_check.py, as on a
-CPU: rules that need a GPU do not run, and what vLLM would choose by the GPU is spelled out.
+chunkscope never imports vLLM. The interpreter that has it runs
+inside/chunkscope_check.py, as on a CPU: rules that need a GPU do not run.
 """
 
 import json
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.errors import EngineError, MissingError
-from chunkscope.models import known_model
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.models import ModelShape, known_model
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import DISTRIBUTIONS, command_line, installed_version
 from chunkscope.vllm.log.failures import cause_in
 from chunkscope.vllm.settings import Settings, Value
@@ -26,39 +26,67 @@ MARK = "chunkscope-check:"
 # A model without weights and tokenizer: enough to have arguments checked.
 DRY: dict[str, Value] = {"load_format": "dummy", "skip_tokenizer_init": True}
 PROGRAM = Path(__file__).parent / "inside" / "chunkscope_check.py"
+_VERSION_PROGRAM = f"""
+from importlib.metadata import distributions
+for distribution in distributions():
+    if distribution.metadata["Name"] in {DISTRIBUTIONS}:
+        print(distribution.version)
+        break
+"""
 
 
-def check(there: Deployment, settings: Settings, *, python: str) -> str:
-    """The version of the vLLM that takes these settings; EngineError where it refuses them."""
-    if there.shape is None:
+def check(engine: Engine, settings: Settings, *, python: str) -> str:
+    """The version of the vLLM that takes these settings; EngineError if it refuses."""
+    if engine.shape is None:
         raise MissingError("a check needs the model", hint="pass --model to recommend")
-    name = there.shape.load_name
-    folder = (
-        Path(name) if (Path(name) / "config.json").is_file() else config_folder(name)
-    )
-    full = there.effective(settings).given()
+    arguments = _spelled_out(engine, settings).given()
+    arguments["model"] = str(_folder(engine.shape))
     try:
-        run = _run(
-            [python, str(PROGRAM), *command_line({**full, "model": str(folder), **DRY})]
-        )
+        run = _run([python, str(PROGRAM), *command_line({**arguments, **DRY})])
     except OSError as error:
         raise MissingError(f"cannot run {python}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise EngineError(f"vLLM did not answer within {SECONDS} s") from error
-    for line in run.stdout.splitlines()[::-1]:
+    for line in reversed(run.stdout.splitlines()):
         if line.startswith(MARK):
-            version, refusal = json.loads(line.removeprefix(MARK))
-            if refusal is not None:
-                _, why = cause_in(refusal, started=False) or (None, refusal)
-                raise EngineError(f"vLLM {version} refuses the arguments: {why}")
-            return str(version)
-    last = (run.stderr.strip().splitlines() or ["no message"])[-1]
-    if "No module named 'vllm" in last:
+            return _answer(line.removeprefix(MARK))
+    message = run.stderr.strip().splitlines() or ["no message"]
+    if "No module named 'vllm" in message[-1]:
         raise MissingError(
             f"{python} has no vLLM",
-            hint="install it there, or name the Python that has it in CHUNKSCOPE_VLLM_PYTHON",
+            hint="install it there, or name the Python that has it in "
+            "CHUNKSCOPE_VLLM_PYTHON",
         )
-    raise EngineError(f"vLLM's check ended without an answer: {last}")
+    raise EngineError(f"vLLM's check ended without an answer: {message[-1]}")
+
+
+def _spelled_out(engine: Engine, settings: Settings) -> Settings:
+    """With the sizes that vLLM would choose by the GPU: the check has none."""
+    complete = engine.complete(settings)
+    sizes = Settings(
+        max_model_len=complete.max_model_len,
+        max_num_batched_tokens=complete.max_num_batched_tokens,
+        max_num_seqs=complete.max_num_seqs,
+    )
+    return settings.over(sizes)
+
+
+def _folder(shape: ModelShape) -> Path:
+    """A folder with the model's config.json."""
+    folder = Path(shape.load_name)
+    if (folder / "config.json").is_file():
+        return folder
+    return config_folder(shape.load_name)
+
+
+def _answer(text: str) -> str:
+    version, refusal = json.loads(text)
+    if refusal is None:
+        return str(version)
+    cause = cause_in(refusal, started=False)
+    if cause is not None:
+        _, refusal = cause
+    raise EngineError(f"vLLM {version} refuses the arguments: {refusal}")
 
 
 def _run(words: list[str]) -> "subprocess.CompletedProcess[str]":
@@ -68,9 +96,12 @@ def _run(words: list[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def config_folder(name: str) -> Path:
-    """A folder with a built-in model's config.json, always the same: by its path vLLM finds what it
-    compiled before."""
-    if (model := known_model(name)) is None:
+    """A folder with a built-in model's config.json.
+
+    It is always the same: by its path vLLM finds what it compiled before.
+    """
+    model = known_model(name)
+    if model is None:
         what = f"no config.json of {name} at hand"
         raise MissingError(what, hint="pass the model's folder to --model")
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", name.lower())
@@ -86,13 +117,9 @@ def vllm_python() -> str:
 
 @cache
 def version_in(python: str) -> str | None:
-    """The version of the vLLM that an interpreter has, without importing it; asked once."""
+    """The version of the vLLM that an interpreter has, without importing it."""
     if python == sys.executable:
         return installed_version()
-    program = (
-        "from importlib.metadata import distributions\n"
-        f"print(*(d.version for d in distributions() if d.metadata['Name'] in {DISTRIBUTIONS}))"
-    )
     with suppress(OSError, subprocess.TimeoutExpired):
-        return next(iter(_run([python, "-c", program]).stdout.split()), None)
+        return _run([python, "-c", _VERSION_PROGRAM]).stdout.strip() or None
     return None

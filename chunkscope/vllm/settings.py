@@ -1,6 +1,6 @@
-"""One setting of the engine, under vLLM's own names. What is None is left to vLLM.
+"""The settings of an engine, under vLLM's own names. What is None is left to vLLM.
 
-Nobody else holds a setting in another form; `deployment.py` says what vLLM takes by itself.
+Nobody else holds a setting in another form; engine.py says what vLLM takes by itself.
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,8 @@ Value = int | float | bool | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
+    """What somebody sets; completed by `Engine.complete`, what the engine runs with."""
+
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None
     long_prefill_token_threshold: int | None = None
@@ -26,22 +28,20 @@ class Settings:
     gpu_memory_utilization: float | None = None
     tensor_parallel_size: int | None = None
     max_cudagraph_capture_size: int | None = None
-    # What vLLM does without where it is not set; the first two came with 0.31.
-    long_prefill_token_threshold_adaptive: bool | None = None
-    max_num_active_seqs: int | None = None
+    long_prefill_token_threshold_adaptive: bool | None = None  # since 0.31
+    max_num_active_seqs: int | None = None  # since 0.31
     data_parallel_size: int | None = None
     enable_expert_parallel: bool | None = None
     kv_cache_dtype: str | None = None
 
     def __post_init__(self) -> None:
-        for name, kinds in KINDS.items():
+        for name, types in TYPES.items():
             value = getattr(self, name)
-            if type(value) not in kinds and (
-                type(value) is not int or float not in kinds
-            ):
-                raise UsageError(
-                    f"{name} must be of type {kinds[0].__name__}, not {value!r}"
-                )
+            if type(value) is int and float in types:
+                continue
+            if type(value) not in types:
+                what = f"{name} must be of type {types[0].__name__}, not {value!r}"
+                raise UsageError(what)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
@@ -50,29 +50,33 @@ class Settings:
         >>> Settings.of({"max_num_seqs": 8, "dtype": "auto"}).given()
         {'max_num_seqs': 8}
         """
-        return cls(
-            **{name: given[name] for name in NAMES if given.get(name) is not None}
-        )
+        return cls(**{name: given[name] for name in NAMES if name in given})
 
     def given(self) -> dict[str, Value]:
         """What is set, by name."""
-        values = {name: getattr(self, name) for name in NAMES}
-        return {name: value for name, value in values.items() if value is not None}
+        values = {}
+        for name in NAMES:
+            value = getattr(self, name)
+            if value is not None:
+                values[name] = value
+        return values
 
     def over(self, other: "Settings") -> "Settings":
         """These, and the other's where nothing is said here.
 
-        >>> Settings(max_num_seqs=8).over(Settings(max_num_seqs=2, max_model_len=64)).given()
+        >>> default = Settings(max_num_seqs=2, max_model_len=64)
+        >>> Settings(max_num_seqs=8).over(default).given()
         {'max_model_len': 64, 'max_num_seqs': 8}
         """
         return Settings.of({**other.given(), **self.given()})
 
     def changed_from(self, other: "Settings") -> "Settings":
         """What is set here and is not so there."""
-        before = other.given()
-        return Settings.of(
-            {n: v for n, v in self.given().items() if before.get(n) != v}
-        )
+        changed = {}
+        for name, value in self.given().items():
+            if getattr(other, name) != value:
+                changed[name] = value
+        return Settings.of(changed)
 
     @property
     def parallel(self) -> Parallel:
@@ -84,7 +88,8 @@ class Settings:
 
     @property
     def kv_element_bytes(self) -> int:
-        return 1 if (self.kv_cache_dtype or "").startswith("fp8") else BYTES
+        dtype = self.kv_cache_dtype or AUTO
+        return 1 if dtype.startswith("fp8") else BYTES
 
     @property
     def step_tokens(self) -> int:
@@ -98,13 +103,13 @@ class Settings:
 
     @property
     def chunk_tokens(self) -> int:
-        """The most tokens of one prompt in a step."""
+        """The most tokens of one prompt in a step; 0 where that is left to vLLM."""
         caps = (self.long_prefill_token_threshold, self.max_num_batched_tokens)
         return min((cap for cap in caps if cap), default=0)
 
     @property
     def most_running(self) -> int:
-        """Requests that are admitted at once: fewer, if asked for, than there are places."""
+        """Requests admitted at once: fewer, if asked for, than there are places."""
         return self.max_num_active_seqs or self.step_requests
 
     def at_budget(self, budget: int) -> "Settings":
@@ -117,34 +122,54 @@ class Settings:
         return replace(self, max_num_batched_tokens=budget, max_num_seqs=seqs)
 
 
-KINDS = {field.name: get_args(field.type) for field in fields(Settings)}
-NAMES = tuple(KINDS)
+TYPES = {field.name: get_args(field.type) for field in fields(Settings)}
+NAMES = tuple(TYPES)
 OWN = Settings()  # everything left to vLLM
-UNUSUAL = NAMES[-5:]
+AUTO = "auto"  # the type of the KV cache: as the model computes
+# Sizes that vLLM does not take below 1.
+POSITIVE = (
+    "max_model_len",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "tensor_parallel_size",
+    "max_cudagraph_capture_size",
+    "max_num_active_seqs",
+    "data_parallel_size",
+)
+# Without these vLLM ran before they came, and most people run it.
+UNUSUAL = (
+    "long_prefill_token_threshold_adaptive",
+    "max_num_active_seqs",
+    "data_parallel_size",
+    "enable_expert_parallel",
+    "kv_cache_dtype",
+)
 
 
 def check_sizes(settings: Settings, *, checks_threshold: bool) -> None:
-    """The sizes with which vLLM would not start; settings are complete."""
-    budget, seqs, running = (
-        settings.step_tokens,
-        settings.step_requests,
-        settings.most_running,
-    )
+    """UsageError for sizes with which vLLM would not start; settings are complete."""
+    budget, seqs = settings.step_tokens, settings.step_requests
+    running = settings.most_running
     threshold = settings.long_prefill_token_threshold or 0
-    most = (settings.max_model_len if checks_threshold else None) or max(0, threshold)
-    if not (budget >= seqs >= running >= 1 and 0 <= threshold <= most):
-        raise UsageError(
-            f"vLLM needs max_num_batched_tokens ({budget:,}) >= max_num_seqs ({seqs:,}) >= "
-            f"max_num_active_seqs ({running:,}) >= 1, 0 <= long_prefill_token_threshold <= {most:,}"
-        )
+    largest_threshold = max(0, threshold)
+    if checks_threshold and settings.max_model_len:
+        largest_threshold = settings.max_model_len
+    if budget >= seqs >= running >= 1 and 0 <= threshold <= largest_threshold:
+        return
+    raise UsageError(
+        f"vLLM needs max_num_batched_tokens ({budget:,}) >= max_num_seqs ({seqs:,}) >= "
+        f"max_num_active_seqs ({running:,}) >= 1, "
+        f"0 <= long_prefill_token_threshold <= {largest_threshold:,}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvPool:
     """The KV cache of one engine.
 
-    `tokens` is what vLLM logs: its null block, never used, included. Where the layers of a model
-    are in `groups` that keep different parts of a request, `blocks` holds them all.
+    `tokens` is what vLLM logs: its null block, never used, included. Where the layers
+    of a model are in `groups` that keep different parts of a request, `blocks` holds
+    them all.
     """
 
     tokens: int
@@ -155,6 +180,7 @@ class KvPool:
     @property
     def num_blocks(self) -> int:
         """Blocks that can be used: the first is vLLM's null block."""
-        return (
-            self.tokens // self.block_size if self.blocks is None else self.blocks
-        ) - 1
+        blocks = self.blocks
+        if blocks is None:
+            blocks = self.tokens // self.block_size
+        return blocks - 1

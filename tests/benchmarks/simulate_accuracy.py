@@ -5,7 +5,7 @@
 Each folder of reports/h200 is named MODEL-WORKLOAD and holds a verify.json and the calibration that
 was written beside it. For each model the step times are fitted on the mixed workload, and every run
 is simulated with them; only the runs of the other workloads are a test. Below, other choices of
-what to fit on, and the host of one model's calibration under the other.
+what to fit on.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ from statistics import median
 
 from chunkscope.artefacts.figures import BY_KEY
 from chunkscope.hardware.calibration import Calibration, together
-from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
+from chunkscope.hardware.cost_model import CostModel, calibrated_cost, roofline_cost
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.models import find_model
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import simulate
 from chunkscope.verification.result import Run, Verification
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
 from tests.h200 import FOLDER, spaced
@@ -85,7 +85,7 @@ def simulated(
     return simulate(
         workload,
         Settings.of(engine),
-        Deployment(release=release(case.calibration.vllm)),
+        Engine(release=release(case.calibration.vllm)),
         step,
         timeline=watch,
         kv_pool=pool,
@@ -107,21 +107,16 @@ def worst(found: Iterable[Errors]) -> Errors:
     return {name: max((row[name] for row in rows), key=abs) for name in rows[0]}
 
 
-def target(case: Case) -> CostTarget:
-    """As `simulate` asks for it."""
-    gpu = find_gpu(case.calibration.gpu)
-    shape = find_model(case.model)
-    runner = release("0.24").runner(shape.architecture, dense=shape.dense)
-    return CostTarget(shape=shape, gpu=gpu, vllm=case.calibration.vllm, runner=runner)
+def rough_cost(case: Case) -> CostModel:
+    """As `simulate` asks for it without a calibration."""
+    shape, gpu = find_model(case.model), find_gpu(case.calibration.gpu)
+    engine = Engine(release=release("0.24"), shape=shape, gpu=gpu)
+    return roofline_cost(shape, gpu, engine.step_model())
 
 
-def fitted(
-    group: Iterable[Case], names: Sequence[str], to: Case | None = None
-) -> CostModel:
-    calibration = together(
-        [case.calibration for case in group if case.workload in names]
-    )
-    return cost_model(target(to) if to else None, calibration)
+def fitted(group: Iterable[Case], names: Sequence[str]) -> CostModel:
+    calibrations = [case.calibration for case in group if case.workload in names]
+    return calibrated_cost(together(calibrations))
 
 
 # -- the tables --------------------------------------------------------------------------------
@@ -137,7 +132,7 @@ def main_table(groups: dict[str, list[Case]]) -> Iterator[str]:
     yield f"|---|---|{'---:|' * (len(LIMITS) + 1)}"
     held_out, rough = [], []
     for group in groups.values():
-        cost, flat = fitted(group, FIT), cost_model(target(group[0]), None)
+        cost, flat = fitted(group, FIT), rough_cost(group[0])
         for case in sorted(group, key=lambda case: case.workload in FIT):
             for run in case.runs:
                 found, roofline = errors(case, run, cost), errors(case, run, flat)
@@ -186,14 +181,6 @@ def other_fits(groups: dict[str, list[Case]]) -> Iterator[str]:
         for alone in names:
             rest = [name for name in names if name != alone]
             yield _other(f"{model} {alone}", group, fitted(group, [alone]), rest)
-    for model, group in groups.items():
-        for other, there in groups.items():
-            if other != model:
-                cost, name = (
-                    fitted(group, FIT, there[0]),
-                    f"{model} {' + '.join(FIT)}, its host",
-                )
-                yield _other(name, there, cost, [case.workload for case in there])
 
 
 def _other(

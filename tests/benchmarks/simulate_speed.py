@@ -14,12 +14,12 @@ from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model
 from chunkscope.simulation.run import simulate
 from chunkscope.simulation.workload import Session, Turn, Workload, single
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 
-ENGINE = Deployment(
+ENGINE = Engine(
     release=release("0.30"), shape=find_model("llama-3.1-8b"), gpu=find_gpu("h100")
 )
 

@@ -1,4 +1,4 @@
-"""KV groups and pages: what vLLM itself makes of small models with the ratios of real ones."""
+"""KV groups and pages: what vLLM makes of small models with the ratios of real ones."""
 
 import json
 
@@ -70,14 +70,15 @@ def test_groups_pages_and_capacity_are_vllms(made, name, budget, caching):
 @pytest.mark.real
 @pytest.mark.parametrize("name", CONFIGS)
 def test_weights_are_those_that_vllm_makes(made, name):
-    """Of mamba and of linear attention, too. vLLM pads a vocabulary to a multiple of 64."""
+    """Of mamba and linear attention, too. vLLM pads a vocabulary to multiples of 64."""
     shape = shape_from_config(CONFIGS[name], name=name, source="test")
     seen = made[name, BUDGETS[0], False]["parameters"]
     assert shape.parameters.total == pytest.approx(seen, rel=0.005)
 
 
-# Layers of each group, its tokens in a block, bytes of a page; tokens of 10,000 blocks, blocks with
-# 50,000 tokens, and those of a request of 3,000. All are compared with vLLM's above.
+# Layers of each group, its tokens in a block, bytes of a page; tokens of 10,000 blocks,
+# blocks with 50,000 tokens, and those of a request of 3,000. All are compared with
+# vLLM's above.
 LAYOUTS = {
     "gemma-2": ("F3/16 W3/16", 8_192, 102_272, 4_889, 376),
     "gemma-3": ("F2/16" + 6 * " W2/16", 8_192, 90_820, 5_506, 482),

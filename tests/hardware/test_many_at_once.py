@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 from tests.benchmarks.kinds import shape_of
@@ -31,7 +31,7 @@ def rows(name: str, model: str, kind: str | None = None) -> list[dict[str, Any]]
 
 def step_s(model: str, at_once: int) -> float:
     """Predicted: a step in which so many requests decode, replayed as a CUDA graph."""
-    machine = Deployment(
+    machine = Engine(
         release=release("0.24"), shape=shape_of(model), gpu=find_gpu("h200")
     )
     step = machine.step_model(Settings())

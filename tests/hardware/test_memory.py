@@ -1,41 +1,52 @@
 """The memory model against what was measured.
 
-Source of the figures: section 11 of shared/docs/VLLM.md: one H200, vLLM 0.24.0, dummy bf16 weights,
-a Llama-3.1-8B shape with max_model_len 32768 and gpu_memory_utilization 0.9; a Qwen2.5-7B shape for
-the V1 runner.
+One H200, vLLM 0.24.0, dummy bf16 weights, a Llama-3.1-8B shape with max_model_len 32768
+and gpu_memory_utilization 0.9; a Qwen2.5-7B shape for the V1 runner.
 
-Most constants were fitted to these very figures, so these tests keep the model from drifting away
-from them; they are no evidence for another GPU or model. Not fitted: Qwen2.5-7B's weights and
-plain activation peak.
+Most constants were fitted to these very figures, so these tests keep the model from
+drifting away from them; they are no evidence for another GPU or model. Not fitted:
+Qwen2.5-7B's weights and plain activation peak.
 """
 
-from dataclasses import replace
+import gzip
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
 from chunkscope.artefacts.note import Label
+from chunkscope.errors import ChunkscopeError
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.models import find_model, shape_from_config
+from chunkscope.models import MODELS, find_model, shape_from_config
 from chunkscope.models.layers import KvKind
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.settings import Settings
+from chunkscope.vllm.settings import OWN, Settings
 from tests.hardware.kv_models import CONFIGS
+from tests.hardware.test_step_time import FP8
 
 
-def engine(
-    model="llama-3.1-8b", version="0.24.0", logprobs=False, tp=1, dp=None, **settings
-):
-    """One that found in vLLM's cache what an earlier start had compiled."""
-    there = Deployment(
+def engine(model="llama-3.1-8b", version="0.24.0", logprobs=False):
+    """One that finds in vLLM's cache what an earlier start has compiled."""
+    return Engine(
         shape=find_model(model),
         gpu=find_gpu("h200"),
         release=release(version),
         logprobs=logprobs,
         compiled_before=True,
     )
-    return there.memory_model(
-        Settings(tensor_parallel_size=tp, data_parallel_size=dp, **settings)
+
+
+def bill(found, budget, seqs, **settings):
+    return found.memory(
+        Settings(
+            max_num_batched_tokens=budget,
+            max_num_seqs=seqs,
+            gpu_memory_utilization=0.9,
+            **settings,
+        )
     )
 
 
@@ -51,125 +62,306 @@ def engine(
 def test_kv_tokens_and_large_activation_peaks_are_the_measured_ones(
     budget, tokens, peak_gib
 ):
-    """Fitted: the overhead is what makes one of these right, the slope what makes all four."""
-    memory = engine().memory(budget=budget, seqs=64, utilization=0.9)
-    # V2 runner of 0.24: CUDA graphs are not taken off.
+    """Fitted: the overhead makes one of these right, the slope all four.
+
+    The V2 runner of 0.24 does not take CUDA graphs off.
+    """
+    memory = bill(engine(), budget, 64)
+
     assert memory.kv_cache_tokens == pytest.approx(tokens, rel=0.001)
-    assert peak_gib is None or memory.line("activation").gib == pytest.approx(
-        peak_gib, rel=0.01
-    )
+    if peak_gib is not None:
+        assert memory.line("activation").gib == pytest.approx(peak_gib, rel=0.01)
 
 
-# The most that the profile of a first start took, and of a later one (one H200, 2026-11-15 to 18).
-FIRST_STARTS = {
-    ("llama-3.1-8b", 2_048, 1_024): (1.010, 0.791),
-    ("llama-3.1-8b", 8_192, 1_024): (1.104, 0.875),
-    ("qwen3-8b", 512, 1_024): (1.168, 0.475),
-    ("qwen3-8b", 8_192, 1_024): (1.285, 0.973),
-    ("qwen3-14b", 512, 1_024): (1.460, None),
-    ("qwen2.5-7b", 256, 256): (1.019, 0.620),
-    ("qwen2.5-1.5b", 8_192, 1_024): (2.167, 2.167),  # the sampler takes more
+@dataclass(frozen=True, kw_only=True)
+class Starts:
+    """The most GiB that vLLM's profile took of a first start, and of a later one."""
+
+    model: str
+    budget: int
+    seqs: int
+    first: float
+    later: float | None
+
+
+# One H200, 2026-11-15 to 18.
+STARTS = [
+    Starts(model="llama-3.1-8b", budget=2_048, seqs=1_024, first=1.010, later=0.791),
+    Starts(model="llama-3.1-8b", budget=8_192, seqs=1_024, first=1.104, later=0.875),
+    Starts(model="qwen3-8b", budget=512, seqs=1_024, first=1.168, later=0.475),
+    Starts(model="qwen3-8b", budget=8_192, seqs=1_024, first=1.285, later=0.973),
+    Starts(model="qwen3-14b", budget=512, seqs=1_024, first=1.460, later=None),
+    Starts(model="qwen2.5-7b", budget=256, seqs=256, first=1.019, later=0.620),
+]
+# Here the sampler takes more than kernels that are tried.
+SAMPLER = Starts(
+    model="qwen2.5-1.5b", budget=8_192, seqs=1_024, first=2.167, later=2.167
+)
+
+
+def profiled_gib(found, starts):
+    lines = bill(found, starts.budget, starts.seqs).lines
+    names = ("activation", "sampler", "compiling")
+    return sum(line.gib for line in lines if line.name in names)
+
+
+def named(starts):
+    return f"{starts.model}, {starts.budget}"
+
+
+@pytest.mark.parametrize("starts", STARTS, ids=named)
+def test_a_first_start_tries_kernels_on_a_copy_of_the_embedding(starts):
+    first = replace(engine(starts.model), compiled_before=False)
+
+    assert profiled_gib(first, starts) == pytest.approx(starts.first, abs=0.002)
+
+
+@pytest.mark.parametrize("starts", [*STARTS, SAMPLER], ids=named)
+def test_a_later_start_finds_what_was_compiled(starts):
+    later = engine(starts.model)
+
+    if starts.later is not None:
+        assert profiled_gib(later, starts) == pytest.approx(starts.later, abs=0.15)
+
+
+def test_what_is_tried_does_not_show_where_the_sampler_takes_more():
+    first = replace(engine(SAMPLER.model), compiled_before=False)
+
+    assert profiled_gib(first, SAMPLER) == pytest.approx(SAMPLER.first, abs=0.15)
+
+
+@pytest.mark.parametrize("starts", [*STARTS, SAMPLER], ids=named)
+def test_an_eager_engine_compiles_nothing(starts):
+    later = engine(starts.model)
+    eager = replace(later, compiled_before=False, cuda_graphs=False)
+
+    assert profiled_gib(eager, starts) == profiled_gib(later, starts)
+
+
+def test_of_a_model_with_towers_the_embedding_is_not_compiled():
+    """Read in vLLM 0.24: its language model is called with `inputs_embeds`."""
+    first = replace(engine("gemma-3-4b", "0.32.0"), compiled_before=False)
+
+    assert "compiling" not in {line.name for line in bill(first, 2_048, 64).lines}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """MiB of each line, and the blocks that are left for the KV cache."""
+
+    model: str
+    mib: dict[str, float]
+    blocks: int
+    version: str = "0.24.0"
+    logprobs: bool = False
+    settings: Settings = OWN
+
+
+# With steps of 4,096 tokens, 2,048 of one prompt, and 512 requests of up to 32,768
+# tokens.
+BILLS = {
+    "the first runner": Bill(
+        model="qwen2.5-7b",
+        logprobs=True,
+        mib={
+            "weights": 14_525.64,
+            "activation": 528,
+            "sampler": 511.5,
+            "overhead": 307.2,
+            "cuda_graphs": 456.8,
+            "logprobs": 2_984,
+        },
+        blocks=128_583,
+    ),
+    "two GPUs": Bill(
+        model="llama-3.1-8b",
+        version="0.32.0",
+        logprobs=True,
+        settings=Settings(tensor_parallel_size=2),
+        mib={
+            "weights": 7_658.25,
+            "activation": 264,
+            "sampler": 111.75,
+            "overhead": 1_024,
+            "cuda_graphs": 492.8,
+            "logprobs": 517,
+        },
+        blocks=119_288,
+    ),
+    "a latent, whole experts": Bill(
+        model="deepseek-v2-lite",
+        settings=Settings(
+            tensor_parallel_size=2, data_parallel_size=2, enable_expert_parallel=True
+        ),
+        mib={
+            "weights": 8_114.87,
+            "activation": 312.5,
+            "experts": 456,
+            "sampler": 0,
+            "overhead": 1_024,
+            "cuda_graphs": 563.0,
+        },
+        blocks=250_589,
+    ),
+    "parts of experts": Bill(
+        model="qwen3-30b-a3b",
+        settings=Settings(data_parallel_size=4),
+        mib={
+            "weights": 16_763.4,
+            "activation": 172,
+            "experts": 1_024,
+            "sampler": 866.62,
+            "overhead": 1_024,
+            "cuda_graphs": 636.8,
+        },
+        blocks=72_235,
+    ),
+    "4-bit experts, windows": Bill(
+        model="gpt-oss-20b",
+        mib={
+            "weights": 13_760.16,
+            "activation": 292.5,
+            "experts": 270,
+            "sampler": 1_082.12,
+            "overhead": 307.2,
+            "cuda_graphs": 420.8,
+        },
+        blocks=300_551,
+    ),
+    "an 8-bit KV cache": Bill(
+        model="gemma-2-9b",
+        settings=Settings(kv_cache_dtype="fp8"),
+        mib={
+            "weights": 17_627.16,
+            "activation": 420,
+            "sampler": 1_330,
+            "overhead": 307.2,
+            "cuda_graphs": 582.8,
+        },
+        blocks=82_721,
+    ),
 }
 
 
-@pytest.mark.parametrize(("how", "peaks"), FIRST_STARTS.items())
-def test_a_first_start_tries_kernels_on_a_copy_of_the_embedding(how, peaks):
-    (model, budget, seqs), (first, later) = how, peaks
-    found, eager = (
-        engine(model),
-        replace(engine(model), tries_kernels=True, cuda_graphs=False),
+def billed(expected):
+    found = engine(expected.model, expected.version, expected.logprobs)
+    sizes = Settings(
+        max_num_batched_tokens=4_096,
+        max_num_seqs=512,
+        long_prefill_token_threshold=2_048,
+        max_model_len=32_768,
+        gpu_memory_utilization=0.9,
     )
-    sums = [
-        sum(
-            line.gib
-            for line in bill.lines
-            if line.name in ("activation", "sampler", "compiling")
-        )
-        for there in (replace(found, tries_kernels=True), found, eager)
-        for bill in [there.memory(budget=budget, seqs=seqs, utilization=0.9)]
-    ]
-    assert sums[0] == pytest.approx(first, abs=0.002 if first != later else 0.15)
-    assert later is None or sums[1] == pytest.approx(later, abs=0.15)
-    assert sums[2] == sums[1], "an eager engine compiles nothing"
+    return found.memory(expected.settings.over(sizes))
 
 
-def test_of_a_model_with_towers_the_engine_embeds_outside_of_what_is_compiled():
-    """Read in vLLM 0.24: its language model is called with `inputs_embeds`."""
-    found = engine("gemma-3-4b", version="0.32.0")
-    names = [
-        [
-            line.name
-            for line in there.memory(budget=2_048, seqs=64, utilization=0.9).lines
-        ]
-        for there in (found, replace(found, tries_kernels=True))
-    ]
-    assert names[0] == names[1]
+@pytest.mark.parametrize("expected", BILLS.values(), ids=BILLS)
+def test_where_every_mib_goes(expected):
+    memory = billed(expected)
+
+    mib = {line.name: line.gib * 1_024 for line in memory.lines}
+    assert mib == pytest.approx(expected.mib, abs=0.01)
+    assert memory.kv_cache_blocks == expected.blocks
 
 
-# MiB with steps of 4,096 tokens, pieces of 2,048 and 512 requests of up to 32,768 tokens.
-LINES = (
-    "weights",
-    "activation",
-    "experts",
-    "sampler",
-    "overhead",
-    "cuda_graphs",
-    "logprobs",
-)
-FOUR = {"tp": 2, "dp": 2}
-BILLS = {
-    "the first runner": ("qwen2.5-7b", {"logprobs": True},
-        (14_525.64, 528, None, 511.5, 307.2, 456.8, 2_984), 128_583, (437.11, 1_457.03, 891)),
-    "two GPUs": ("llama-3.1-8b", {"version": "0.32.0", "tp": 2, "logprobs": True},
-        (7_658.25, 264, None, 111.75, 1_024, 492.8, 517), 119_288, (149.12, 516.4, 751.5)),
-    "a latent, whole experts": ("deepseek-v2-lite", {**FOUR, "enable_expert_parallel": True},
-        (8_114.87, 312.5, 456, 0, 1_024, 563.0, None), 250_589, (88.12, 344.75, 600)),
-    "parts of experts": ("qwen3-30b-a3b", {"dp": 4},
-        (16_763.4, 172, 1_024, 866.62, 1_024, 636.8, None), 72_235, (86, 336.44, 890.25)),
-    "4-bit experts, windows": ("gpt-oss-20b", {},
-        (13_760.16, 292.5, 270, 1_082.12, 307.2, 420.8, None), 300_551, (146.25, 572.15, 1_178.25)),
-    "an 8-bit KV cache": ("gemma-2-9b", {"kv_cache_dtype": "fp8"},
-        (17_627.16, 420, None, 1_330, 307.2, 582.8, None), 82_721, (210, 821.54, 1_500)),
-}  # fmt: skip
-# Requests that run, those that decode in a step, and the pieces of prompts that it reads.
-PEAKS = (
-    (64, 0, [(0, 300)] * 6 + [(0, 248)]),
-    (16, 12, [(4_000, 5_000)] * 8),
-    (1_024, 500, [(0, 12)]),
-)
+@pytest.mark.parametrize("expected", BILLS.values(), ids=BILLS)
+def test_a_line_that_nobody_measured_is_labelled_assumed(expected):
+    lines = billed(expected).lines
+
+    assumed = {"sampler", "overhead", "cuda_graphs"}
+    if expected.settings.parallel.gpus > 1 and "experts" in expected.mib:
+        assumed.add("experts")
+    assert {line.name for line in lines if line.label is Label.ASSUMED} == assumed
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "sizes", "blocks", "peaks"), BILLS.values(), ids=BILLS
+    ("gpu", "bytes_per_token"),
+    [
+        pytest.param("h100", 86_528, id="Hopper multiplies 8 bits"),
+        pytest.param("a100", 98_304, id="Ampere multiplies 16 bits"),
+        pytest.param("a800", 98_304, id="the A800 is an Ampere, too"),
+    ],
 )
-def test_where_every_mib_goes(model, options, sizes, blocks, peaks):
-    there = engine(model, **options)
-    memory = there.memory(
-        budget=4_096, seqs=512, utilization=0.9, chunk=2_048, context=32_768
-    )
-    lines = {line.name: line.gib * 1_024 for line in memory.lines}
-    assert lines == pytest.approx(
-        {n: s for n, s in zip(LINES, sizes, strict=True) if s is not None}, abs=0.01
-    )
-    assert memory.kv_cache_blocks == blocks
-    assumed = {"sampler", "overhead", "cuda_graphs"} | (
-        {"experts"} & lines.keys() if "dp" in options else set()
-    )
-    assert {
-        line.name for line in memory.lines if line.label is Label.ASSUMED
-    } == assumed
-    running = [
-        1_024 * there.running_peak_gib([(decoding, pieces)], running=count)
-        for count, decoding, pieces in PEAKS
-    ]
-    assert running == pytest.approx(peaks, abs=0.01)
+def test_activations_of_fp8_weights_follow_the_products_of_the_gpu(
+    gpu, bytes_per_token
+):
+    config = {**MODELS["qwen3-8b"].config, **FP8}
+    shape = shape_from_config(config, name="fp8", source="test")
+    found = Engine(shape=shape, gpu=find_gpu(gpu), release=release("0.24"))
+
+    activation = bill(found, 8_192, 64).line("activation")
+
+    assert activation.gib * 2**30 == 8_192 * bytes_per_token
 
 
-@pytest.mark.parametrize(("caching", "blocks"), [(True, 2), (False, 1), (None, 2)])
-def test_states_are_kept_twice_only_where_the_settings_cache_prefixes(caching, blocks):
-    config = CONFIGS["qwen3-next"]
-    shape = shape_from_config(config, name="hybrid", source="test")
-    there = Deployment(shape=shape, gpu=find_gpu("h200"), release=release("0.32"))
-    model = there.memory_model(Settings(enable_prefix_caching=caching))
-    states = [g for g in model.kv_layout.groups if g.kind is KvKind.STATE]
+@pytest.mark.parametrize(
+    ("caching", "blocks"),
+    [
+        pytest.param(True, 2, id="one is cached"),
+        pytest.param(False, 1, id="none is cached"),
+        pytest.param(None, 2, id="vLLM's own choice"),
+    ],
+)
+def test_states_are_kept_twice_where_prefixes_are_cached(caching, blocks):
+    shape = shape_from_config(CONFIGS["qwen3-next"], name="hybrid", source="test")
+    found = Engine(shape=shape, gpu=find_gpu("h200"), release=release("0.32"))
+
+    layout = found.kv_layout(Settings(enable_prefix_caching=caching))
+
+    states = [group for group in layout.groups if group.kind is KvKind.STATE]
     assert {group.state_blocks for group in states} == {blocks}
+
+
+# -- what others measured --------------------------------------------------------------
+
+
+def public_rows():
+    """Rows of kv_cache.jsonl.gz, in the folder that CHUNKSCOPE_PUBLIC_RUNS names.
+
+    Logs of vLLM on one GPU, 16-bit weights of a model without towers, all sizes stated.
+    """
+    folder = os.environ.get("CHUNKSCOPE_PUBLIC_RUNS")
+    if not folder:
+        return []
+    rows = []
+    with gzip.open(Path(folder) / "kv_cache.jsonl.gz", "rt") as file:
+        for line in file:
+            row = json.loads(line)
+            if _is_plain(row) and _shape(row) is not None:
+                rows.append(row)
+    return rows
+
+
+def _is_plain(row):
+    return (
+        row["gpu"] == "H100 SXM 80GB"
+        and row["gpus"] == 1
+        and row.get("dtype") in ("bfloat16", "float16")
+        and not row.get("quantization")
+        and "max_num_batched_tokens" in row["args"]
+        and "kv_cache_gib" in row["measured"]
+    )
+
+
+def _shape(row):
+    try:
+        shape = find_model(row["model"])
+    except ChunkscopeError:
+        return None
+    return None if shape.parameters.vision else shape
+
+
+@pytest.mark.skipif(not public_rows(), reason="CHUNKSCOPE_PUBLIC_RUNS names no folder")
+@pytest.mark.parametrize("row", public_rows(), ids=lambda row: row["model"])
+def test_the_kv_cache_of_public_runs_is_predicted_within_1_percent(row):
+    found = Engine(
+        shape=_shape(row),
+        gpu=find_gpu("h100"),
+        release=release(row["vllm_version"]),
+        cuda_graphs=not row["args"].get("enforce_eager", False),
+    )
+
+    memory = found.memory(Settings.of(row["args"]))
+
+    measured_gib = row["measured"]["kv_cache_gib"]
+    assert memory.kv_cache_gib == pytest.approx(measured_gib, rel=0.01)

@@ -14,15 +14,15 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import simulate as simulate_workload
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Session, Workload, single
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy, Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import NAMES, KvPool, Settings
 
 STEP = StepModel(fixed_s=1.0, per_token_s=0.001)
-Engine = dict[str, Any]  # settings and the KV cache, by vLLM's names
-ARGS: Engine = {
+EngineArguments = dict[str, Any]  # settings and the KV cache, by vLLM's names
+ARGS: EngineArguments = {
     "max_num_batched_tokens": 256,
     "max_num_seqs": 8,
     "kv_cache_tokens": 16_000,
@@ -34,11 +34,11 @@ USUAL = {
 }
 
 
-def args(**changed: Any) -> Engine:
+def args(**changed: Any) -> EngineArguments:
     return {**ARGS, **changed}
 
 
-def parts_of(engine: Engine, rules: Rules) -> tuple[Settings, KvPool, Rules]:
+def parts_of(engine: EngineArguments, rules: Rules) -> tuple[Settings, KvPool, Rules]:
     """What the scheduler is given; async scheduling only where it is asked for.
 
     Of `num_blocks` the groups are full ones, ones with a window, and its size.
@@ -94,7 +94,7 @@ def workload_of(
 
 def simulate(  # noqa: PLR0913  (all by name)
     requests: Iterable[Session | tuple[int, int]],
-    setting: Engine = ARGS,
+    setting: EngineArguments = ARGS,
     step: StepModel = STEP,
     *,
     vllm: str = "0.30",
@@ -103,7 +103,7 @@ def simulate(  # noqa: PLR0913  (all by name)
     policy: ChunkPolicy = ChunkPolicy.VLLM,
     **sent: Any,
 ) -> SimulatedRun:
-    engine = Deployment(release=release(vllm))
+    engine = Engine(release=release(vllm))
     settings, pool, rules = parts_of(setting, engine.release.rules)
     return simulate_workload(
         workload_of(requests, **sent),

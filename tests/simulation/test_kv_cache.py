@@ -10,17 +10,17 @@ from chunkscope.models import find_model
 from chunkscope.models.layers import KvKind
 from chunkscope.simulation.kv_cache import KvCache
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
-from tests.simulation.common import Engine, arriving, simulate
+from tests.simulation.common import EngineArguments, arriving, simulate
 
 FULL = KvGroup(kind=KvKind.FULL, layers=1, block_tokens=16)
 SLIDING = KvGroup(kind=KvKind.SLIDING, layers=1, block_tokens=16, window=64)
 STATE = KvGroup(kind=KvKind.STATE, layers=1, block_tokens=16, state_blocks=2)
 
 
-def engine(*groups: KvGroup, blocks: int, caching: bool = False) -> Engine:
+def engine(*groups: KvGroup, blocks: int, caching: bool = False) -> EngineArguments:
     return {
         "max_num_batched_tokens": 64,
         "max_num_seqs": 8,
@@ -31,7 +31,9 @@ def engine(*groups: KvGroup, blocks: int, caching: bool = False) -> Engine:
     }
 
 
-def most_blocks(setting: Engine, *requests, **sent) -> tuple[int, SimulatedRun]:
+def most_blocks(
+    setting: EngineArguments, *requests, **sent
+) -> tuple[int, SimulatedRun]:
     """That were in use at once; and the run."""
     free, take = [], KvCache.get_new_blocks
 
@@ -88,7 +90,7 @@ def test_a_state_decides_how_many_run_at_once(groups, most):
 
 
 def test_a_model_brings_its_groups_and_as_many_blocks_as_its_memory_has():
-    there = Deployment(
+    there = Engine(
         release=release("0.24"), shape=find_model("gemma-2-9b"), gpu=find_gpu("h200")
     )
     memory = there.memory()
@@ -104,13 +106,13 @@ def test_a_model_brings_its_groups_and_as_many_blocks_as_its_memory_has():
 )
 def test_since_0_26_a_window_reserves_two_steps(version, held):
     """`max_in_flight_tokens` of vLLM: what starts lets its longest request in."""
-    there = Deployment(
+    there = Engine(
         release=release(version),
         shape=find_model("gemma-2-9b"),
         gpu=find_gpu("rtx-4090"),
     )
 
-    layout = there.memory_model().kv_layout
+    layout = there.kv_layout()
 
     assert layout.tokens(714, context=5_698, step=1_024) == held
 

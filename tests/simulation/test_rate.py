@@ -11,12 +11,12 @@ from chunkscope.simulation.run import simulate
 from chunkscope.simulation.slo import GROWING, read_slo
 from chunkscope.simulation.sweep import points
 from chunkscope.simulation.workload import Workload, arrival_times
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 from tests.simulation.common import ARGS, STEP, arriving, parts_of, workload_of
 
-ENGINE = Deployment(release=release("0.30"))
+ENGINE = Engine(release=release("0.30"))
 SETTINGS, POOL, _ = parts_of(ARGS, ENGINE.release.rules)
 # A step takes 10 ms and each token a tenth of one: eight at once with twenty tokens
 # each come to nearly forty requests a second.

@@ -26,7 +26,7 @@ from chunkscope.simulation.workload import (
     single,
 )
 from chunkscope.tokenizers.tokenizer import Tokenizer
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from tests.benchmarks import corpora
@@ -111,7 +111,7 @@ def asked(
 
 def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
     """What `simulate` says that was cached."""
-    engine = Deployment(release=release(vllm))
+    engine = Engine(release=release(vllm))
     settings, pool, rules = parts_of(question["engine"], engine.release.rules)
     asked = question["requests"]
     sessions = []

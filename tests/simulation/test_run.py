@@ -13,7 +13,7 @@ from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
 from chunkscope.models import find_model
 from chunkscope.simulation.run import simulate as simulate_workload
 from chunkscope.simulation.workload import Session, Turn
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
@@ -176,7 +176,7 @@ def test_a_setting_that_vllm_refuses_is_a_usage_error():
 
 
 def test_an_engine_brings_its_defaults_its_kv_cache_and_its_step_times():
-    engine = Deployment(
+    engine = Engine(
         release=release("0.30"), shape=find_model("llama-3.1-8b"), gpu=find_gpu("h100")
     )
 
@@ -195,7 +195,7 @@ def test_an_engine_brings_its_defaults_its_kv_cache_and_its_step_times():
     ],
 )
 def test_what_is_not_known_without_a_gpu_is_named(settings, missing):
-    engine = Deployment(release=release("0.30"), shape=find_model("llama-3.1-8b"))
+    engine = Engine(release=release("0.30"), shape=find_model("llama-3.1-8b"))
 
     with pytest.raises(MissingError, match=missing):
         simulate_workload(workload_of([(100, 5)]), settings, engine, STEP)

@@ -187,9 +187,11 @@ def test_whatever_an_engine_ends_with_is_a_row(place, code, told):
 def test_a_row_that_vllm_cannot_run_starts_no_engine(tmp_path):
     from chunkscope.artefacts.note import note
 
-    refused = replace(ROW, refused=note("off_is_ignored", vllm="0.10.2"))
+    refused = replace(
+        ROW, refused=note("context_too_short", max_model_len=8, longest=9)
+    )
     run, _ = measure(refused, JOB, tmp_path / "log", Progress())
-    assert (run.status, run.failure.code) == (Status.REFUSED, "off_is_ignored")
+    assert (run.status, run.failure.code) == (Status.REFUSED, "context_too_short")
     assert not (tmp_path / "log").exists()
 
 

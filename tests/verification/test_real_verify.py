@@ -25,7 +25,7 @@ from chunkscope.planning.rule import LengthRule
 from chunkscope.verification.calibrate import BURSTS
 from chunkscope.verification.result import PromptSource, Verification
 from chunkscope.verification.verify import simulated_as_measured, with_prediction
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
 from tests.build import profile
@@ -238,7 +238,7 @@ def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
     """All requests wait in the engine when the clock starts: repeats are alike."""
     place, result = measured
     version = release(result.machine.vllm)
-    tiny = Deployment(release=version, shape=find_model(place.folder / "tiny"))
+    tiny = Engine(release=version, shape=find_model(place.folder / "tiny"))
     for run in result.runs:
         assert run.notes == ()
         is_off = run.is_called("off")

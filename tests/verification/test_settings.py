@@ -68,13 +68,8 @@ def test_a_wrong_word_names_the_right_ones():
 )
 def test_a_row_that_does_not_take_the_longest_request_is_refused(longest, code):
     planned = plan_that_sets(MIXED, given={"max_model_len": 4_608})
-    refusals = [row.checked(V24, longest).refused for row in rows_of(planned, BOTH)]
+    refusals = [row.checked(longest).refused for row in rows_of(planned, BOTH)]
     assert {refused.code if refused else None for refused in refusals} == {code}
-
-
-def test_off_is_refused_where_vllm_ignores_it():
-    off = rows_of(plan(MIXED), ["off"])[1].checked(release("0.10.2"), 0)
-    assert off.refused.code == "off_is_ignored"
 
 
 @pytest.mark.parametrize(

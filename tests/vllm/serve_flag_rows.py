@@ -2,9 +2,9 @@
 
     python -m tests.vllm.serve_flag_rows PYTHON...
 
-Each PYTHON has another version of vLLM, one of every minor version from 0.10.2 on, in any order
-(.ci/vllm-scheduler makes them). What has an effect on memory or speed, no parser says: that is
-here.
+Each PYTHON has another version of vLLM, one of every minor version from 0.12 on, in
+any order (.ci/vllm-scheduler makes them). What has an effect on memory or speed, no
+parser says: that is here.
 """
 
 import ast
@@ -30,14 +30,16 @@ KINDS = {
 }
 # Of the engine's arguments these change neither memory nor speed; any other may.
 _HARMLESS = """
-trust_remote_code seed served_model_name download_dir disable_log_stats disable_log_requests
-enable_log_requests log_level log_config_file logging_config aggregate_engine_logging
-show_hidden_metrics_for_version hf_token allowed_local_media_path allowed_media_domains
-reasoning_parser reasoning_parser_plugin use_tqdm_on_load safetensors_load_strategy
-safetensors_prefetch_num_threads safetensors_prefetch_block_size max_parallel_loading_workers
-ignore_patterns shutdown_timeout fail_on_environ_validation master_addr master_port
+trust_remote_code seed served_model_name download_dir disable_log_stats
+disable_log_requests enable_log_requests log_level log_config_file logging_config
+aggregate_engine_logging show_hidden_metrics_for_version hf_token
+allowed_local_media_path allowed_media_domains reasoning_parser reasoning_parser_plugin
+use_tqdm_on_load safetensors_load_strategy safetensors_prefetch_num_threads
+safetensors_prefetch_block_size max_parallel_loading_workers ignore_patterns
+shutdown_timeout fail_on_environ_validation master_addr master_port
 """
-# Of the server's only these may: they change what is sent, who answers, or where settings stand.
+# Of the server's only these may: they change what is sent, who answers, or where
+# settings stand.
 _OF_THE_SERVER = """
 config headless api_server_count chat_template default_chat_template_kwargs lora_modules
 trust_request_chat_template tokens_only grpc enable_flash_late_interaction
@@ -57,7 +59,7 @@ COLUMNS = (
 
 
 def known_flags(python: str) -> tuple[str, list[dict[str, Any]]]:
-    """The version of that vLLM, and every option of `vllm serve` as its parser describes it."""
+    """The version of that vLLM, and every option as its parser describes it."""
     program = Path(__file__).parent / "probes" / "flags_probe.py"
     run = subprocess.run(
         [python, str(program)], capture_output=True, text=True, check=True, timeout=600
@@ -136,8 +138,8 @@ def _effect(name: str, *, server: bool) -> str:
 
 
 def _first(version: Version) -> str:
-    """One release stands for its minor version, unless there were several looks at that."""
-    return dotted(version if version < (0, 12, 0) else (*version[:2], 0))
+    """One release stands for its minor version."""
+    return dotted((*version[:2], 0))
 
 
 def table_of(

@@ -1,3 +1,5 @@
+"""What fits a GPU without any data, and the check by vLLM's own parser."""
+
 import json
 import sys
 from dataclasses import replace
@@ -14,7 +16,7 @@ from chunkscope.report.section import sections
 from chunkscope.report.words import sentence
 from chunkscope.verification.options import VerifyOptions
 from chunkscope.vllm.check import DRY, check, vllm_python
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry, Task
 from chunkscope.vllm.flags import command_line, release
 from chunkscope.vllm.measured import MeasuredFit
@@ -22,133 +24,217 @@ from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, SHORT, plan
 
 
-def memory(model="qwen3-8b", gpu="h100", **options):
-    return chunkscope.memory(model, gpu, **{"vllm_version": "0.24.0", **options})
+def memory(model="qwen3-8b", gpu="h100", vllm_version="0.24.0", **options):
+    return chunkscope.memory(model, gpu, vllm_version=vllm_version, **options)
+
+
+def codes(notes):
+    return {note.code for note in notes}
+
+
+# -- what fits -------------------------------------------------------------------------
 
 
 def test_it_is_the_bill_that_a_plan_has():
-    there = plan(SHORT, model="qwen3-8b", gpu="h100").deployment
-    asked = {
+    sizes = {
         "max_num_batched_tokens": 65_536,
         "max_num_seqs": 4_096,
         "max_model_len": 16_384,
+        "gpu_memory_utilization": 0.8,
     }
-    settings = Settings(**asked, gpu_memory_utilization=0.8, tensor_parallel_size=2)
-    found = memory(**asked, gpu_memory_utilization=0.8, tp=2).memory
-    assert found.lines == there.memory(settings).lines
+    planned = plan(SHORT, model="qwen3-8b", gpu="h100").deployment
+
+    bill = planned.memory(Settings(**sizes, tensor_parallel_size=2))
+
+    assert memory(**sizes, tp=2).memory.lines == bill.lines
 
 
-def test_what_nobody_sets_is_what_vllm_takes():
+def test_offline_steps_are_larger_and_leave_less_for_the_kv_cache():
     served, offline = memory(), memory(entry=Entry.LLM)
+
     assert served.memory.kv_cache_tokens > offline.memory.kv_cache_tokens
-    asking = replace(
-        served.shape, original=4_096, quantization=Quantization(kv_cache="fp8")
+
+
+def longrope(version):
+    """A model that was made for 4,096 tokens and asks for a KV cache of 8 bits."""
+    shape = replace(
+        find_model("qwen3-8b"),
+        original=4_096,
+        quantization=Quantization(kv_cache="fp8"),
     )
-    for version, taken in {
-        "0.32.0": (4_096, "fp8"),
-        "0.11.0": (served.shape.limit, None),
-    }.items():
-        there = replace(served.deployment, shape=asking, release=release(version))
-        own = there.effective(Settings(kv_cache_dtype="auto"))
-        assert (own.max_model_len, own.kv_cache_dtype) == taken
-        assert ("unstretched" in {note.code for note in there.notes()}) == (
-            taken[0] == 4_096
-        )
+    return Engine(release=release(version), gpu=find_gpu("h100"), shape=shape)
+
+
+def test_longrope_goes_no_further_than_its_original_context_and_says_so():
+    engine = longrope("0.32.0")
+
+    assert engine.complete().max_model_len == 4_096
+    assert "unstretched" in codes(engine.notes())
+
+
+@pytest.mark.parametrize(
+    ("version", "dtype"), [("0.32.0", "fp8"), ("0.15.0", "fp8"), ("0.14.0", "auto")]
+)
+def test_the_kv_cache_is_of_the_type_that_the_checkpoint_asks_for(version, dtype):
+    complete = longrope(version).complete(Settings(kv_cache_dtype="auto"))
+
+    assert complete.kv_cache_dtype == dtype
 
 
 def test_llama_4_keeps_all_tokens_in_every_layer_until_vllm_0_14(tmp_path):
     config = {**known_model("llama-3.1-8b").config, "model_type": "llama4_text"}
     config |= {"architectures": ["Llama4ForCausalLM"], "attention_chunk_size": 8_192}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    old, new = (memory(tmp_path, "h200", vllm_version=v) for v in ("0.13", "0.14"))
-    assert new.memory.kv_cache_tokens == pytest.approx(
-        3.1 * old.memory.kv_cache_tokens, rel=0.1
-    )
-    assert "chunks_kept" in {n.code for n in old.notes} - {n.code for n in new.notes}
+
+    old, new = (memory(tmp_path, "h200", version) for version in ("0.13", "0.14"))
+
+    times = new.memory.kv_cache_tokens / old.memory.kv_cache_tokens
+    assert times == pytest.approx(3.1, rel=0.1)
+    assert "chunks_kept" in codes(old.notes)
+    assert "chunks_kept" not in codes(new.notes)
 
 
 def test_a_threshold_bounds_what_logprobs_take():
-    # Qwen2.5 keeps the first runner, which takes the logits of a whole chunk.
+    """Qwen2.5 keeps the first runner, which takes the logits of a whole chunk."""
     options = {
         "model": "qwen2.5-7b",
         "task": Task.LOGLIKELIHOOD,
         "max_num_batched_tokens": 8_192,
     }
+
     whole = memory(**options)
     cut = memory(**options, long_prefill_token_threshold=1_024)
+
     assert cut.memory.line("logprobs").gib < whole.memory.line("logprobs").gib / 7
-    assert "refused_logprobs" in {refusal.code for refusal in whole.refusals}
+    assert "refused_logprobs" in codes(whole.refusals)
     assert not cut.refusals
 
 
 def test_a_context_longer_than_the_kv_cache_does_not_start():
     found = memory("llama-3.1-8b", "l4")
-    (why,) = found.refusals
-    assert (why.code, why.values["max_model_len"]) == ("refused_kv_cache", 131_072)
-    held = {tp: memory("llama-3.1-8b", "l4", tp=tp) for tp in (1, 2)}
-    assert [not one.refusals for one in held.values()] == [
-        False,
-        why.values["full_tp"] == 2,
-    ]
+
+    (refusal,) = found.refusals
+
+    assert refusal.code == "refused_kv_cache"
+    assert refusal.values["max_model_len"] == 131_072
     assert not found.to_json()["starts"]
-    assert not memory(
-        "llama-3.1-8b", "l4", max_model_len=found.memory.kv_cache_tokens
-    ).refusals
 
 
-def test_a_model_that_does_not_fit_says_how_much_is_missing():
-    (why,) = memory("llama-3.1-70b").refusals
-    assert (why.code, why.values["tp"], why.values["full_tp"]) == (
-        "refused_no_memory",
-        2,
-        4,
-    )
-    assert "--tp 2 would fit" in sentence(why), "as recommend says"
+def test_a_context_as_long_as_the_kv_cache_starts():
+    tokens = memory("llama-3.1-8b", "l4").memory.kv_cache_tokens
+
+    assert not memory("llama-3.1-8b", "l4", max_model_len=tokens).refusals
+
+
+def test_where_two_gpus_are_not_enough_none_are_promised():
+    (refusal,) = memory("llama-3.1-8b", "l4").refusals
+
+    fits = not memory("llama-3.1-8b", "l4", tp=2).refusals
+
+    assert fits is (refusal.values["full_tp"] == 2)
+
+
+def test_a_model_that_does_not_fit_says_on_how_many_gpus_it_would():
+    found = memory("llama-3.1-70b")
+
+    (refusal,) = found.refusals
+
+    assert refusal.code == "refused_no_memory"
+    assert (refusal.values["tp"], refusal.values["full_tp"]) == (2, 4)
+    assert "--tp 2 would fit" in sentence(refusal), "as recommend says"
+    assert set(found.requests.values()) == {0}
+    total = sections(found)[0].table.rows[-1][1]
+    assert total == "133.92", "as the lines add up"
+
+
+def test_on_as_many_gpus_it_fits():
     assert not memory("llama-3.1-70b", tp=4).refusals
-    (why,) = memory("phi-4", "t4").refusals
-    assert why.values["tp"] is None, "vLLM does not split its 10 KV heads over 4 GPUs"
-    assert set(memory("llama-3.1-70b").requests.values()) == {0}
-    assert sections(memory("llama-3.1-70b"))[0].table.rows[-1][1] == "133.92", (
-        "as the lines add up"
-    )
-    fits = memory(max_model_len=16_384)
-    assert list(fits.requests) == [1_024, 4_096, 16_384]
-    assert fits.requests[4_096] == fits.memory.kv_cache_tokens // 4_096
 
 
-def test_what_is_said_is_of_what_was_asked():
-    for share in (1.5, 1.0):  # the driver takes some, as the gate says
-        (refused,) = memory(gpu_memory_utilization=share).refusals
-        assert refused.code == "refused_utilization"
-    for version, left_out in (("0.19.1", False), ("0.20", True)):  # CUDA 13 has no V100
-        codes = [note.code for note in memory(gpu="v100", vllm_version=version).notes]
-        assert ("volta" in codes) is left_out
-    assert "over 2 GPUs" in sentence(memory(tp=2, dp=3).memory.line("weights").note)
+def test_gpus_over_which_vllm_does_not_split_are_not_proposed():
+    """phi-4 has 10 KV heads."""
+    (refusal,) = memory("phi-4", "t4").refusals
+
+    assert refusal.values["tp"] is None
 
 
-def test_where_a_log_measured_less_every_setting_has_less_by_as_much():
-    there = Deployment(
+def test_how_many_requests_fit_is_said_up_to_the_longest_let_in():
+    found = memory(max_model_len=16_384)
+
+    assert list(found.requests) == [1_024, 4_096, 16_384]
+    assert found.requests[4_096] == found.memory.kv_cache_tokens // 4_096
+
+
+@pytest.mark.parametrize("share", [1.5, 1.0])
+def test_the_driver_takes_some_memory(share):
+    (refusal,) = memory(gpu_memory_utilization=share).refusals
+
+    assert refusal.code == "refused_utilization"
+
+
+@pytest.mark.parametrize(("version", "left_out"), [("0.19.1", False), ("0.20", True)])
+def test_cuda_13_has_no_v100(version, left_out):
+    notes = memory(gpu="v100", vllm_version=version).notes
+
+    assert ("volta" in codes(notes)) is left_out
+
+
+def test_weights_are_split_over_the_gpus_of_a_replica():
+    weights = memory(tp=2, dp=3).memory.line("weights")
+
+    assert "over 2 GPUs" in sentence(weights.note)
+
+
+# -- where a log measured the KV cache -------------------------------------------------
+
+LESS = 10_000  # tokens
+
+
+@pytest.fixture
+def predicted():
+    return Engine(
         release=release("0.24"), shape=find_model("gemma-2-9b"), gpu=find_gpu("h200")
     )
-    logged = there.effective(Settings(max_model_len=8_192))
-    fewer = there.memory(logged).kv_cache_tokens - 10_000
-    fit = MeasuredFit(log="vllm.log", settings=logged, kv_cache_tokens=fewer)
-    fitted = replace(there, measured=fit)
-    assert fitted.memory(logged).kv_cache_tokens == pytest.approx(fewer, abs=32)
-    for changed, label in (
-        ({}, Label.MEASURED),
-        ({"max_num_batched_tokens": 2_048}, None),
-    ):
-        settings = replace(logged, **changed)
-        ours, theirs = fitted.memory(settings), there.memory(settings)
-        off = theirs.kv_cache_bytes - ours.kv_cache_bytes
-        assert (off, ours.kv_cache_label) == (
-            round(ours.line("correction").gib * 2**30),
-            label,
-        )
 
 
-def asked(made, *, python):
+@pytest.fixture
+def logged(predicted):
+    return predicted.complete(Settings(max_model_len=8_192))
+
+
+@pytest.fixture
+def measured(predicted, logged):
+    tokens = predicted.memory(logged).kv_cache_tokens - LESS
+    fit = MeasuredFit(log="vllm.log", settings=logged, kv_cache_tokens=tokens)
+    return replace(predicted, measured=fit)
+
+
+def test_at_the_settings_of_a_log_the_kv_cache_is_the_measured_one(
+    predicted, measured, logged
+):
+    bill = measured.memory(logged)
+
+    tokens = predicted.memory(logged).kv_cache_tokens - LESS
+    assert bill.kv_cache_tokens == pytest.approx(tokens, abs=32)
+    assert bill.kv_cache_label is Label.MEASURED
+
+
+def test_at_other_settings_it_is_less_by_as_much(predicted, measured, logged):
+    settings = replace(logged, max_num_batched_tokens=2_048)
+    at_log = measured.memory(logged).line("correction")
+
+    bill = measured.memory(settings)
+
+    off_bytes = predicted.memory(settings).kv_cache_bytes - bill.kv_cache_bytes
+    assert off_bytes == round(at_log.gib * 2**30)
+    assert bill.line("correction").gib == at_log.gib
+    assert bill.kv_cache_label is None
+
+
+# -- the check by vLLM -----------------------------------------------------------------
+
+
+def asked(made, python):
     return check(made.deployment, made.settings, python=python)
 
 
@@ -162,36 +248,52 @@ def interpreter(tmp_path, body):
 
 def test_an_empty_name_of_the_interpreter_is_none(monkeypatch):
     monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", "")
+
     assert vllm_python() == VerifyOptions().python == sys.executable
 
 
 @pytest.mark.parametrize("python", [sys.executable, "/nowhere/python"])
 def test_an_interpreter_without_vllm_is_something_missing(python):
     with pytest.raises(MissingError, match=python):
-        asked(plan(MIXED), python=python)
+        asked(plan(MIXED), python)
+
+
+def test_a_check_without_a_model_is_something_missing():
     with pytest.raises(MissingError, match="model"):
-        asked(plan(MIXED, model=None), python=python)
+        asked(plan(MIXED, model=None), sys.executable)
+
+
+ANSWER = (
+    "print('chunkscope-check:' + json.dumps(['0.28.0', 'Value error, no [type=b']))"
+)
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
-        ("sys.exit('RuntimeError: boom')", "boom"),
-        ("print(); print('chunkscope-check:' + json.dumps(['0.28.0', 'Value error, no [type=b']))",
-         r"vLLM 0\.28\.0 refuses the arguments: no$"),
+        pytest.param("sys.exit('RuntimeError: boom')", "boom", id="dies"),
+        pytest.param(
+            f"print(); {ANSWER}",
+            r"vLLM 0\.28\.0 refuses the arguments: no$",
+            id="refuses",
+        ),
     ],
-    ids=["dies", "refuses"],
-)  # fmt: skip
-def test_a_check_that_dies_or_refuses_is_an_engine_error(tmp_path, answer, told):
-    with pytest.raises(EngineError, match=told):
-        asked(plan(MIXED), python=interpreter(tmp_path, answer))
+)
+def test_a_check_that_dies_or_refuses_is_an_engine_error(tmp_path, answer, message):
+    with pytest.raises(EngineError, match=message):
+        asked(plan(MIXED), interpreter(tmp_path, answer))
 
 
-def test_what_the_engine_ends_up_with_is_asked_about_a_folder_of_the_user(tmp_path):
-    (tmp_path / "config.json").write_text(
-        json.dumps(known_model("llama-3.1-8b").config)
-    )
+def test_vllm_is_asked_with_the_sizes_that_it_would_choose_by_the_gpu(tmp_path):
+    """About a model in a folder of the user."""
+    config = json.dumps(known_model("llama-3.1-8b").config)
+    (tmp_path / "config.json").write_text(config)
     made = plan(MIXED, model=str(tmp_path))
-    words = command_line({**made.effective.given(), "model": str(tmp_path), **DRY})
+    arguments = made.settings.given()
+    for name in ("max_model_len", "max_num_batched_tokens", "max_num_seqs"):
+        arguments[name] = getattr(made.effective, name)
+    ordered = Settings.of(arguments).given()
+    words = command_line({**ordered, "model": str(tmp_path), **DRY})
     echo = f"print('chunkscope-check:' + json.dumps([sys.argv[2:] == {words}, None]))"
-    assert asked(made, python=interpreter(tmp_path, echo)) == "True"
+
+    assert asked(made, interpreter(tmp_path, echo)) == "True"

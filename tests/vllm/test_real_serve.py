@@ -1,5 +1,7 @@
-"""What the real `vllm serve` makes of words: every form that ends in it is read as the plan's own
-words are (test_real_vllm.py checks these); the table of options is its own.
+"""What the real `vllm serve` makes of words.
+
+Every form that ends in it is read as the plan's own words are (test_real_vllm.py checks
+these); the table of options is its own.
 
 One process answers for the whole file.
 """
@@ -126,7 +128,7 @@ def test_every_form_is_read_as_the_plans_own_words(served, name):
 
 
 def test_why_the_yaml_is_written_as_it_is(served):
-    """A false is dropped, `--config=FILE` ignored, and a file without a key kills the command."""
+    """A false is dropped, `--config=FILE` ignored; a file without a key kills it."""
 
     def chunks(*case):
         return served[case]["enable_chunked_prefill"]

@@ -19,14 +19,18 @@ from chunkscope.models.find import MODELS
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Saving
 from chunkscope.report.words import Template, sentence
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
 
 VARIATIONS = {  # code: (the case, what varies)
+    "no_cpu_time": (
+        "zero CPU overhead",
+        "CPU overhead",
+    ),  # of plans made before 2026-11
     "faster_cpu": ("a CPU twice as fast", "CPU overhead"),
-    "slower_cpu": ("a CPU half as fast again", "CPU overhead"),
+    "slower_cpu": ("a CPU that takes 1.5 times as long", "CPU overhead"),
     "second_draw": ("another sample", "the sample"),
     "longer_prompts": ("prompts 10 % longer", "lengths"),
     "shorter_prompts": ("prompts 10 % shorter", "lengths"),
@@ -56,16 +60,6 @@ def _weights(billions: float, kind: str, gpus: int, *, shares_experts: bool) -> 
     how = "experts shared by replicas" if shares_experts else "split"
     over = f", {how} over {gpus} GPUs" if gpus > 1 else ""
     return f"{billions:,.2f} billion parameters, {what}{over}"
-
-
-def _scaled(**differing: list[str]) -> str:
-    pairs = ", ".join(f"{there}, not {here}" for there, here in differing.values())
-    taken = (
-        "only its CPU times are used"
-        if "model" in differing
-        else "step times are scaled"
-    )
-    return f"the calibration is for {pairs}: {taken}"
 
 
 def _unlike(
@@ -146,7 +140,6 @@ SENTENCES: dict[str, Template] = {
     "window_hits": "prefix hits are those of full-attention layers: vLLM may find fewer",
     "no_window_hits": "no prefix hits are counted: no layer keeps all tokens",
     "states_not_aligned": "vLLM ends chunks at block borders to keep states: not simulated",
-    "off_is_lost": "vLLM {version} cannot switch chunked prefill off: prompts may still be split",
     "prompts_refused": "{count} of {of} prompts do not fit: max_model_len {context} leaves "
     "{room} tokens for a prompt. A server refuses them, lm-eval cuts them, and no time below "
     "counts them",
@@ -171,7 +164,6 @@ SENTENCES: dict[str, Template] = {
     "refused_below_one": "a size or a number of GPUs is below 1",
     "refused_replicas_need_serve": "data_parallel_size needs vllm serve",
     "refused_off_with_threshold": "chunked prefill is off, and a threshold would still chunk",
-    "refused_off_ignored": "vLLM {version} cannot switch chunked prefill off",
     "refused_unknown": "vLLM {version} does not know this argument",
     "refused_no_memory": lambda missing_gib, tp, full_tp, **_: (
         f"the model does not fit, {missing_gib:,.2f} GiB are missing per GPU: "
@@ -211,7 +203,6 @@ SENTENCES: dict[str, Template] = {
     "stateful_layers": "{layers:layer} with a state instead of a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
     "rough_gaps": "gaps measured on H200: p99 up to {p99:g}x the prediction, longest {longest:g}x",
-    "scaled_steps": _scaled,
     # The lines of a memory bill.
     "memory_weights": _weights,
     "memory_activation": "{tokens:token}[expands? in one step, and the context they attend to, "
@@ -477,7 +468,7 @@ def setup(plan: Plan) -> str:
     return f"{place}, {version(plan.deployment, plan.notes)}, {prompts}, {'; '.join(outputs)}"
 
 
-def version(deployment: Deployment, notes: Sequence[Note]) -> str:
+def version(deployment: Engine, notes: Sequence[Note]) -> str:
     newest = " (newest known)" * any(one.code == ASSUMED[0] for one in notes)
     started = "" if deployment.entry == "serve" else f", {STARTED[deployment.entry]}"
     return f"vLLM {deployment.release.text}{newest}{started}"

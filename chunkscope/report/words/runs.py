@@ -65,7 +65,6 @@ SENT = {
 }
 
 SENTENCES: dict[str, Template] = {
-    "off_is_ignored": "vLLM {vllm} cannot switch chunked prefill off for generative models",
     "context_too_short": "max_model_len is {max_model_len}, the longest request {longest} tokens",
     "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while {phase}",
     "engine_out_of_memory": "out of memory while {phase}: {detail}",

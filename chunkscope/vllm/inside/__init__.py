@@ -1,1 +1,1 @@
-"""Programs for the Python that has vLLM, where chunkscope need not be: they import none of it."""
+"""Programs for the Python that has vLLM: they import nothing of chunkscope."""

@@ -1,4 +1,4 @@
-"""Pass words through vLLM's own parser and validation, and say on stdout why it refuses them.
+"""Pass words through vLLM's parser and validation; say on stdout why it refuses them.
 
 On a machine without a GPU vLLM is told that it is on a CPU.
 """
@@ -27,7 +27,8 @@ try:
 except ImportError:
     from vllm.utils import FlexibleArgumentParser
 
-# vLLM looks at each model class in yet another process, lest this one initialize a GPU: it may.
+# vLLM looks at each model class in yet another process, lest this one initialize a GPU:
+# it may.
 registry._run_in_subprocess = lambda look: look()
 
 

@@ -1,7 +1,8 @@
-"""Run by the interpreter that has vLLM: the requests that `vllm bench serve` would send.
+"""Run by a Python that has vLLM: the requests that `vllm bench serve` would send.
 
-Reads command lines from stdin as JSON, has the real `main` parse each, and gives the real dataset
-reader a tokenizer of plain numbers. Writes prompts as token ids, output lengths and times.
+Reads command lines from stdin as JSON, has the real `main` parse each, and gives the
+real dataset reader a tokenizer of plain numbers. Writes prompts as token ids, output
+lengths and times.
 """
 
 import json

@@ -1,10 +1,11 @@
-"""Run by the interpreter that has vLLM: what a real engine finds of each prompt in its cache.
+"""Run by a Python that has vLLM: what an engine finds of each prompt in its cache.
 
-Reads [{"engine": {...}, "runs": [{"prompts": [[id, ...], ...], "output": n}, ...]}, ...] from stdin
-as JSON; a run may ask for `prompt_logprobs`, or for the next token's likelihood to be one of some
-`labels`, as /generative_scoring does. The model is tiny and has random weights; tokens are
-numbered anew, so that its vocabulary is no larger than the prompts'. Answers with whether the
-engine schedules ahead and, by run and prompt, `num_cached_tokens`.
+Reads [{"engine": {...}, "runs": [{"prompts": [[id, ...], ...], "output": n}, ...]},
+...] from stdin as JSON; a run may ask for `prompt_logprobs`, or for the next token's
+likelihood to be one of some `labels`, as /generative_scoring does. The model is tiny
+and has random weights; tokens are numbered anew, so that its vocabulary is no larger
+than the prompts'. Answers with whether the engine schedules ahead and, by run and
+prompt, `num_cached_tokens`.
 """
 
 import json

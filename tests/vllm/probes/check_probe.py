@@ -1,4 +1,4 @@
-"""Run by the interpreter that has vLLM: would it take these arguments, and what would it run with?
+"""Run by a Python that has vLLM: does it take these arguments, and what runs then?
 
 Reads [{"words" or "keywords", "gpu"?}, ...] from stdin as JSON. What vLLM chooses by
 the GPU's memory and name, it chooses by those of the case.

@@ -1,4 +1,4 @@
-"""Every option of `vllm serve` as that vLLM's own parser describes it, for serve_flag_rows.py."""
+"""Every option of `vllm serve` as its own parser describes it: serve_flag_rows.py."""
 
 import json
 

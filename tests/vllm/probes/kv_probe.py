@@ -1,9 +1,9 @@
 """Run by the interpreter that has vLLM: the KV groups it makes of each config.json.
 
-Reads [{"folder": ..., "engine": {...}, "bytes": [n, ...]}, ...] from stdin as JSON. The layers are
-vLLM's own, built without memory; block sizes are those of a GPU, where 16 tokens are the default
-and hybrids are aligned. Answers with the groups, and for each amount of memory with the blocks and
-tokens that vLLM makes of it.
+Reads [{"folder": ..., "engine": {...}, "bytes": [n, ...]}, ...] from stdin as JSON. The
+layers are vLLM's own, built without memory; block sizes are those of a GPU, where 16
+tokens are the default and hybrids are aligned. Answers with the groups, and for each
+amount of memory with the blocks and tokens that vLLM makes of it.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""Run by the interpreter that has vLLM: what it makes of each config.json, split over GPUs.
+"""Run by a Python that has vLLM: what it makes of each config.json, split over GPUs.
 
-Reads [[folder, tensor_parallel_size], ...] from stdin as JSON; writes why where vLLM refuses.
+Reads [[folder, tensor_parallel_size], ...] from stdin as JSON; writes why where vLLM
+refuses.
 """
 
 import json
@@ -25,7 +26,7 @@ registry._run_in_subprocess = lambda look: (
 
 
 def load_heads(model, tp):
-    """What vLLM says only when it builds the layers of the model's heads, on `tp` GPUs."""
+    """What vLLM says when it builds the layers of the model's heads, on `tp` GPUs."""
     parallel_state._TP = SimpleNamespace(world_size=tp, rank_in_group=0)
     heads = (model.hf_text_config.num_attention_heads, model.get_total_num_kv_heads())
     if not model.use_mla:

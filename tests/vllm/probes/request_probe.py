@@ -1,4 +1,4 @@
-"""What vLLM's server makes of tools and of tool-call arguments, run by a Python that has it."""
+"""Run by a Python that has vLLM: what its server makes of tools and their arguments."""
 
 import json
 import sys

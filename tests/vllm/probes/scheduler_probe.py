@@ -1,11 +1,12 @@
-"""Run by the interpreter that has vLLM: what its own scheduler does with each workload, by step.
+"""Run by a Python that has vLLM: what its scheduler does with each workload, by step.
 
-Reads [{"engine": {...}, "requests": [...], "stretches": [...]}, ...] from stdin as JSON. No model
-is loaded: a made-up result ends each step. A request comes before the step `comes_at`; its prompt
-begins with its `stretch` and those before it, or it brings its `prompt_ids`. Its `turns` follow
-when the answer is there and so many steps have passed as the user thinks. With a `concurrency`
-it also waits until fewer than so many are under way: a closed loop. With `async_scheduling` a step
-is scheduled before the result of the one before is there.
+Reads [{"engine": {...}, "requests": [...], "stretches": [...]}, ...] from stdin as
+JSON. No model is loaded: a made-up result ends each step. A request comes before the
+step `comes_at`; its prompt begins with its `stretch` and those before it, or it brings
+its `prompt_ids`. Its `turns` follow when the answer is there and so many steps have
+passed as the user thinks. With a `concurrency` it also waits until fewer than so many
+are under way: a closed loop. With `async_scheduling` a step is scheduled before the
+result of the one before is there.
 """
 
 import dataclasses
@@ -76,7 +77,7 @@ UNKNOWN -= {field.name for field in dataclasses.fields(SchedulerConfig)}
 
 
 class Machine:
-    """One vLLM configuration for all workloads; only the scheduler is made anew for each."""
+    """One vLLM configuration for all workloads; each has its own scheduler."""
 
     def __init__(self, folder):
         (folder / "config.json").write_text(json.dumps(SMALL))

@@ -1,7 +1,7 @@
-"""Run by the interpreter that has vLLM: what its own `vllm` command makes of each line of words.
+"""Run by a Python that has vLLM: what its `vllm` command makes of each line of words.
 
-Reads lines from stdin as JSON, runs the real `main` on each up to where a server would start, and
-writes the parsed arguments; None for a line that it refuses.
+Reads lines from stdin as JSON, runs the real `main` on each up to where a server would
+start, and writes the parsed arguments; None for a line that it refuses.
 """
 
 import json
