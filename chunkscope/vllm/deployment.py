@@ -229,8 +229,8 @@ class Deployment:
             and s.enable_prefix_caching
         ):
             kinds = {group.kind for group in model.kv_layout.groups}
-            yield note("window_hits" if KvKind.FULL in kinds else "no_window_hits")
             if KvKind.STATE in kinds:
+                yield note("window_hits" if KvKind.FULL in kinds else "no_window_hits")
                 yield note("states_not_aligned")
 
     def shortest(self, full: Settings) -> Settings:
