@@ -54,8 +54,8 @@ def test_an_unknown_word_is_an_error_that_names_the_argument(word):
 def test_simulate_takes_a_text_for_a_trace_and_refuses_a_step_of_no_tokens(
     tmp_path, plan
 ):
-    (trace := tmp_path / "a.csv").write_text(
-        "TIMESTAMP,ContextTokens,GeneratedTokens\n0,9,2\n"
+    (trace := tmp_path / "a.jsonl").write_text(
+        '{"timestamp": 0, "input_length": 9, "output_length": 2}\n'
     )
     assert chunkscope.simulate(plan, trace=str(trace)).workload.requests == 1
     for wrong in (

@@ -339,13 +339,13 @@ class Engine:
             yield from self._prefix_notes()
 
     def _prefix_notes(self) -> Iterator[Note]:
-        """Prefixes of layers that keep parts of a request are simulated otherwise."""
+        """Prefixes of layers that keep a state are simulated otherwise."""
         layout = self.kv_layout()
         if layout is None or layout.is_plain:
             return
         kinds = {group.kind for group in layout.groups}
-        yield note("window_hits" if KvKind.FULL in kinds else "no_window_hits")
         if KvKind.STATE in kinds:
+            yield note("window_hits" if KvKind.FULL in kinds else "no_window_hits")
             yield note("states_not_aligned")
 
     # -- what vLLM refuses -------------------------------------------------------------
