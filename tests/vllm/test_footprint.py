@@ -84,6 +84,7 @@ def test_the_kv_cache_is_of_the_type_that_the_checkpoint_asks_for(version, dtype
 def test_llama_4_keeps_all_tokens_in_every_layer_until_vllm_0_14(tmp_path):
     config = {**known_model("llama-3.1-8b").config, "model_type": "llama4_text"}
     config |= {"architectures": ["Llama4ForCausalLM"], "attention_chunk_size": 8_192}
+    config |= {"num_local_experts": 1, "intermediate_size": 4_096}
     (tmp_path / "config.json").write_text(json.dumps(config))
 
     old, new = (memory(tmp_path, "h200", version) for version in ("0.13", "0.14"))
