@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.artefacts.artefact import built, plain
@@ -14,7 +14,7 @@ from chunkscope.hardware.accuracy import nearest_measured
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.models import find_model
+from chunkscope.models import MODELS, find_model
 from chunkscope.planning.choose import WORTH, by_simulation
 from chunkscope.planning.plan import BEST, DEFAULT, AdviceKind, Basis, Plan
 from chunkscope.planning.predict import SimulateOptions, predict
@@ -177,6 +177,27 @@ def test_a_command_that_is_emitted_starts_by_the_word_of_memory(case, prompts):
     model, gpu, version, context = case
     how = {"max_model_len": context} if context else {}
     plan = advised(prompts, model=model, gpu=gpu, vllm_version=version, **how)
+    word = memory(model, gpu, vllm_version=version, **plan.settings.given())
+    assert not word.refusals
+    assert plan.cost is not None
+
+
+@settings(derandomize=True, deadline=None)
+@given(
+    model=st.sampled_from(sorted(MODELS)),
+    gpu=st.sampled_from(["h100", "h200", "a100", "l4", "l40s", "rtx-4090", "b200"]),
+    version=st.sampled_from(["0.12", "0.16", "0.19", "0.24", "0.28", "0.32"]),
+    context=st.sampled_from([None, 4_096, 16_384]),
+)
+def test_a_command_for_any_machine_starts_by_the_word_of_memory(
+    model, gpu, version, context
+):
+    limit = find_model(model).limit or 0
+    how = {"max_model_len": context} if context and context <= limit else {}
+    try:
+        plan = advised([128] * 60, model=model, gpu=gpu, vllm_version=version, **how)
+    except InputError:
+        assume(False)  # it does not fit, and the error says so
     word = memory(model, gpu, vllm_version=version, **plan.settings.given())
     assert not word.refusals
     assert plan.cost is not None
