@@ -22,6 +22,7 @@ from chunkscope.hardware.gpus import GIB, TABLE, Parallel
 from chunkscope.hardware.step_time import Runner
 from chunkscope.models import MODELS as BUILT_IN
 from chunkscope.models import find_model, known_model
+from chunkscope.models.quantization import Quantization
 from chunkscope.planning.emit import emit
 from chunkscope.planning.rule import LengthRule
 from chunkscope.vllm.check import DRY, check
@@ -43,8 +44,25 @@ PROFILES = {
 }
 MODELS = ("llama-3.1-8b", "qwen2.5-7b-instruct", "mistral-7b-v0.3", "qwen3-30b-a3b")
 SPLITS = (1, 2, 4, 8)
-# The image processors of the others need torchvision, which the CPU build cannot have.
-KNOWN = sorted(BUILT_IN.keys() - {"gemma-3-4b", "gemma-3-12b", "gemma-3-27b"})
+# Their image processors need torchvision, which the CPU build cannot have.
+NEED_TORCHVISION = {
+    "Gemma3ForConditionalGeneration",
+    "Llama4ForConditionalGeneration",
+    "Mistral3ForConditionalGeneration",
+    "Qwen2_5_VLForConditionalGeneration",
+    "Qwen3VLForConditionalGeneration",
+    "Qwen3VLMoeForConditionalGeneration",
+    "Qwen3_5ForConditionalGeneration",
+    "Qwen3_5MoeForConditionalGeneration",
+}
+KNOWN = sorted(
+    name for name in BUILT_IN if find_model(name).architecture not in NEED_TORCHVISION
+)
+# vLLM's config counts no attention layers of Nemotron-H, and builds its experts on a
+# GPU alone; Gemma 4's layers differ in their heads.
+UNIFORM = [name for name in KNOWN if not name.startswith(("nemotron-3", "gemma-4"))]
+# Layers of one model differ here, so that vLLM's config alone does not say their bytes.
+BUILT = ("gemma-4-26b-a4b", "gemma-4-31b", "qwen3-next-80b-a3b", "llama-3.1-8b")
 DRAWN = {"database": None, "deadline": None, "phases": [Phase.generate]}
 DRAWN["suppress_health_check"] = list(HealthCheck)
 GPUS = ("h200", "b200", "a100", "l40s", None)
@@ -312,15 +330,16 @@ def read(probe, folders):
 
 
 def splits(shape, tp):
+    """Are the heads split, as far as vLLM checks before it loads weights?"""
     try:
-        Parallel(tensor=tp).check(shape)
+        Parallel(tensor=tp).check(replace(shape, quantization=Quantization()))
     except ChunkscopeError:
         return False
     return True
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_limit_kv_cache_runner_and_splits_are_vllms(read, installed, name):
+def test_limit_runner_and_splits_are_vllms(read, installed, name):
     shape = find_model(name)
     runner = release(installed[0]).runner(shape.architecture, dense=shape.dense)
     assert read[name, 1]["v2_runner"] == (runner is Runner.V2)
@@ -328,5 +347,21 @@ def test_limit_kv_cache_runner_and_splits_are_vllms(read, installed, name):
         seen = read[name, tp]
         assert ("refused" not in seen) == splits(shape, tp), seen
         if splits(shape, tp):
-            ours = (shape.limit, shape.kv_bytes_per_token(tp))
-            assert (seen["limit"], seen["kv_bytes_per_token"]) == ours, tp
+            assert seen["limit"] == (shape.original or shape.limit), tp
+
+
+@pytest.mark.parametrize("name", UNIFORM)
+def test_the_kv_cache_of_a_token_is_vllms(read, name):
+    shape = find_model(name)
+    latent = shape.attention.latent
+    index_bytes = latent.index_bytes * shape.kv_layers if latent else 0
+    for tp in SPLITS:
+        if splits(shape, tp):
+            ours = shape.kv_bytes_per_token(tp) - index_bytes
+            assert read[name, tp]["kv_bytes_per_token"] == ours, tp
+
+
+def test_the_kv_cache_of_layers_that_differ_is_vllms(probe, folders):
+    sizes = probe("layers_probe", [str(folders[name]) for name in BUILT])
+
+    assert sizes == [find_model(name).kv_bytes_per_token() for name in BUILT]

@@ -50,9 +50,12 @@ def facts(folder, tp):
     model, parallel = config.model_config, config.parallel_config
     values = 1 if model.use_mla else 2  # a latent, or keys and values
     heads = model.get_num_kv_heads(parallel) * model.get_head_size()
+    layers = model.get_num_layers(parallel)
+    if model.is_hybrid:
+        layers = model.get_num_layers_by_block_type(parallel, "attention")
     return {
         "limit": model.max_model_len,
-        "kv_bytes_per_token": 2 * values * heads * model.get_num_layers(parallel),
+        "kv_bytes_per_token": 2 * values * heads * layers,
         "v2_runner": config._is_default_v2_model_runner_model(),
     }
 
