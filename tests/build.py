@@ -19,8 +19,8 @@ from chunkscope.gating.gate import judge
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.models import find_model
+from chunkscope.planning.case import round_up
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.rule import decide
 from chunkscope.prefixes.sharing import Stretch

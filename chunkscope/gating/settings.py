@@ -17,11 +17,12 @@ from chunkscope.gating.evidence import Datasets, Evidence
 from chunkscope.gating.lengths import refused_prompts_check
 from chunkscope.gating.read_settings import CommittedSettings, read_settings
 from chunkscope.gating.remedies import commands_of
-from chunkscope.planning.choose import WORTH
+from chunkscope.planning.drawing import draw
 from chunkscope.planning.engine_log import is_model
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
-from chunkscope.planning.simulator import Simulator, draw
+from chunkscope.planning.search import WORTH
+from chunkscope.planning.simulator import Simulator
 from chunkscope.vllm.engine import Engine, Refusal
 from chunkscope.vllm.flags import NEVER_WORKED, Release, flags_of, release
 from chunkscope.vllm.rules import NEWEST
@@ -255,12 +256,10 @@ def simulate_beside_plan(
     contexts = [settings.max_model_len or 0 for settings in (planned, actual)]
     room = min((context for context in contexts if context), default=1)
     workload = draw(plan.request, deployment, datasets, room)
-    simulator = Simulator(
-        request=plan.request, deployment=deployment, workload=workload
-    )
+    simulator = Simulator(request=plan.request, engine=deployment, workload=workload)
     times = None
     if simulator.attempt(actual) is not None:
-        times = simulator.against(actual, planned)
+        times = simulator.cost(actual) / simulator.cost(planned)
     return SimulatedComparison(
         requests=len(workload.requests),
         times=times,

@@ -1,4 +1,4 @@
-"""Plan -> the arguments of vLLM, the command of an evaluation harness, or a manifest."""
+"""Plan -> the arguments of vLLM, the command of a harness, or a manifest."""
 
 import json
 import math
@@ -33,65 +33,111 @@ class Emission:
 
 
 def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
-    """The plan in the form of `target`; EngineError if no setting keeps the limits, unless
-    `anyway`."""
+    """The plan in the form of `target`.
+
+    EngineError if no setting keeps the limits, unless `anyway`.
+    """
     target = one_of(Target, target, "target")
-    breaks_limits = plan.advice.kind is AdviceKind.NO_SETTING
-    limits = ", ".join(map(str, plan.request.slo))
-    if breaks_limits and plan.run and (slo := plan.run.slo):
-        first = slo.tightest
-        limits += f" ({first.name} breaks first: {SECONDS.brief(slo.found_of(first))}, simulated)"
-    if breaks_limits and not anyway:
-        rate = plan.advice.rate
-        less = (
-            f"--arrivals {per_second(rate)} keeps them"
-            if rate
-            else "no rate keeps them"
-        )
-        hint = f"{less}; use more GPUs, or pass --anyway to write it nevertheless"
-        raise EngineError(
-            f"no setting that was tried keeps the limits: {limits}", hint=hint
-        )
-    broken = note("emit_breaks_limits", limits=limits) if breaks_limits else None
-    comment = None if target in WITHOUT_COMMENTS else broken
-    notes = (*([broken] if broken and not comment else ()), *_notes(plan, target))
-    return Emission(text=EMITTERS[target](plan), comment=comment, notes=notes)
+    notes = []
+    comment = None
+    if plan.advice.kind is AdviceKind.NO_SETTING:
+        if not anyway:
+            raise _breaks_limits(plan)
+        broken = note("emit_breaks_limits", limits=_limits(plan))
+        if target in WITHOUT_COMMENTS:
+            notes.append(broken)
+        else:
+            comment = broken
+    notes += _notes(plan, target)
+    return Emission(text=EMITTERS[target](plan), comment=comment, notes=tuple(notes))
 
 
 WITHOUT_COMMENTS = (Target.VLLM_ARGS, Target.JSON)
 WITHOUT_MODEL = (*WITHOUT_COMMENTS, Target.VLLM_YAML, Target.ENV)
 
 
+def _limits(plan: Plan) -> str:
+    """The limits, and which of them breaks first."""
+    limits = ", ".join(str(limit) for limit in plan.request.slo)
+    if plan.run is None or plan.run.slo is None:
+        return limits
+    first = plan.run.slo.tightest
+    value = SECONDS.brief(plan.run.slo.found_of(first))
+    return f"{limits} ({first.name} breaks first: {value}, simulated)"
+
+
+def _breaks_limits(plan: Plan) -> EngineError:
+    way_out = "no rate keeps them"
+    if plan.advice.rate:
+        way_out = f"--arrivals {per_second(plan.advice.rate)} keeps them"
+    return EngineError(
+        f"no setting that was tried keeps the limits: {_limits(plan)}",
+        hint=f"{way_out}; use more GPUs, or pass --anyway to write it nevertheless",
+    )
+
+
 def _notes(plan: Plan, target: Target) -> Iterator[Note]:
-    """Who starts the engine, since its defaults depend on that; and what is left to do."""
+    """Who starts the engine, since its defaults depend on that; what is left to do."""
     entry = plan.deployment.entry
     if target.entry is not entry and target is not Target.JSON:
         yield note("emit_spelled_out", entry=entry)
-    names = [TASK] if target in (Target.LM_EVAL, Target.INSPECT) else []
-    names += [NO_MODEL] if plan.model is None and target not in WITHOUT_MODEL else []
+    yield from _blank_notes(plan, target)
+    yield from TARGET_NOTES.get(target, _no_notes)(plan)
+    started_by = entry if target is Target.JSON else target.entry
+    asked = plan.request.is_open or plan.request.concurrency
+    if started_by is Entry.SERVE and not asked and plan.requests_in_flight:
+        yield note("emit_in_flight", requests=plan.requests_in_flight)
+
+
+def _blank_notes(plan: Plan, target: Target) -> Iterator[Note]:
+    """Words that are to be replaced."""
+    names = []
+    if target in (Target.LM_EVAL, Target.INSPECT):
+        names.append(TASK)
+    if plan.model is None and target not in WITHOUT_MODEL:
+        names.append(NO_MODEL)
     if names:
         yield note("emit_fill_in", names=names)
-    if target is Target.VLLM_YAML:
-        yield note("emit_config_blank")
-    if target is Target.LM_EVAL:
-        yield note("emit_lm_eval_memory")
-        if context := plan.settings.max_model_len:
-            yield note("emit_lm_eval_cuts", context=context)
-    if target is Target.INSPECT and plan.requests_in_flight is None:
+
+
+def _no_notes(_plan: Plan) -> Iterator[Note]:
+    yield from ()
+
+
+def _yaml_notes(_plan: Plan) -> Iterator[Note]:
+    yield note("emit_config_blank")
+
+
+def _lm_eval_notes(plan: Plan) -> Iterator[Note]:
+    yield note("emit_lm_eval_memory")
+    if plan.settings.max_model_len:
+        yield note("emit_lm_eval_cuts", context=plan.settings.max_model_len)
+
+
+def _inspect_notes(plan: Plan) -> Iterator[Note]:
+    if plan.requests_in_flight is None:
         yield note("emit_inspect_connections")
-    if target is Target.KUBERNETES:
-        folder = _folder(plan)
-        yield (
-            note("emit_node_folder", folder=folder)
-            if folder
-            else note("emit_token_secret")
-        )
-    if target is Target.DOCKER_COMPOSE:
-        yield note("emit_token_variable")
-    served = Entry.SERVE is (entry if target is Target.JSON else target.entry)
-    asked = plan.request.is_open or plan.request.concurrency
-    if served and not asked and (many := plan.requests_in_flight):
-        yield note("emit_in_flight", requests=many)
+
+
+def _kubernetes_notes(plan: Plan) -> Iterator[Note]:
+    folder = _folder(plan)
+    if folder:
+        yield note("emit_node_folder", folder=folder)
+    else:
+        yield note("emit_token_secret")
+
+
+def _compose_notes(_plan: Plan) -> Iterator[Note]:
+    yield note("emit_token_variable")
+
+
+TARGET_NOTES: dict[Target, Callable[[Plan], Iterator[Note]]] = {
+    Target.VLLM_YAML: _yaml_notes,
+    Target.LM_EVAL: _lm_eval_notes,
+    Target.INSPECT: _inspect_notes,
+    Target.KUBERNETES: _kubernetes_notes,
+    Target.DOCKER_COMPOSE: _compose_notes,
+}
 
 
 def _text(value: object) -> str:
@@ -108,8 +154,10 @@ def _model(plan: Plan) -> str:
 
 
 def _vllm_args(plan: Plan) -> str:
-    """One line for `vllm serve MODEL $(chunkscope recommend --emit vllm-args)`: no word is quoted,
-    since the shell would leave a quote as it is."""
+    """One line for `vllm serve MODEL $(chunkscope recommend --emit vllm-args)`.
+
+    No word is quoted, since the shell would leave a quote as it is.
+    """
     return " ".join(command_line(plan.settings_for(Entry.SERVE).given()))
 
 
@@ -133,8 +181,10 @@ def _json(plan: Plan) -> str:
 
 
 def _env(plan: Plan) -> str:
-    """Shell variables: `. FILE`, then `vllm serve MODEL $CHUNKSCOPE_VLLM_ARGS`. No name starts with
-    VLLM_: vLLM warns of such variables if it does not know them."""
+    """Shell variables: `. FILE`, then `vllm serve MODEL $CHUNKSCOPE_VLLM_ARGS`.
+
+    No name starts with VLLM_: vLLM warns of such variables if it does not know them.
+    """
     values = plan.settings_for(Entry.SERVE).given()
     lines = [
         f"CHUNKSCOPE_{name.upper()}={_text(value)}" for name, value in values.items()

@@ -1,4 +1,4 @@
-"""The plan: what to set, why, and what it brings. Codes and numbers; report/words has sentences."""
+"""The plan: what to set, why, and what it brings. Codes and numbers, no sentences."""
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -41,10 +41,11 @@ class Basis(StrEnum):
 class Advice:
     """What to do. `settings` beyond `needed`, without which vLLM does not start.
 
-    `gain`: how much more `settings` do in the same time than vLLM's default, or `alternative`,
-    which was not worth it; None where throughput does not decide or the default does not run.
-    `least_gain` is the least of all variations, `doubt` the one in which that was. Where no setting
-    keeps the limits: the `rate` a second that keeps them, and how many `gpus` hold what was asked.
+    `gain`: how much more `settings` do in the same time than vLLM's default, or
+    `alternative`, which was not worth it; None where throughput does not decide or the
+    default does not run. `least_gain` is the least of all variations, `doubt` the one in
+    which that was. Where no setting keeps the limits: the `rate` a second that keeps
+    them, and how many `gpus` hold what was asked.
     """
 
     kind: AdviceKind
@@ -57,6 +58,12 @@ class Advice:
     alternative: Settings | None = None
     rate: float | None = None
     gpus: int | None = None
+
+
+def advised_settings(advice: Advice, request: PlanRequest, engine: Engine) -> Settings:
+    """What the engine ends up with by this advice."""
+    wanted = advice.settings.over(advice.needed).over(request.settings)
+    return engine.complete(wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +94,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Work):
-    """What the whole run takes. `varied` has codes of what the range covers: other assumptions, and
-    how far off predictions were on GPUs."""
+    """What the whole run takes.
+
+    `varied` has codes of what the range covers: other assumptions, and how far off
+    predictions were on GPUs.
+    """
 
     least_hours: float
     most_hours: float
@@ -174,24 +184,27 @@ class Plan(Artefact):
     @property
     def effective(self) -> Settings:
         """What the engine ends up with."""
-        return self.deployment.effective(self.settings)
+        return self.deployment.complete(self.settings)
 
     @property
     def default(self) -> Settings:
         """vLLM's default settings, with what was asked for and what it needs to start."""
-        return self.deployment.effective(self.advice.needed.over(self.request.settings))
+        return self.deployment.complete(self.advice.needed.over(self.request.settings))
 
     @property
     def rule(self) -> Settings:
         """What the length rule would set: its threshold, where a chunk would end there."""
-        cap, default = self.decision.threshold, self.default
-        most = (
+        threshold = self.decision.threshold
+        if threshold is None:
+            return Settings()
+        for tokens in (
             self.decision.longest,
-            default.max_num_batched_tokens,
-            default.max_model_len,
-        )
-        ends = cap is not None and all(cap < tokens for tokens in most if tokens)
-        return Settings(long_prefill_token_threshold=cap if ends else None)
+            self.default.max_num_batched_tokens,
+            self.default.max_model_len,
+        ):
+            if tokens and threshold >= tokens:
+                return Settings()
+        return Settings(long_prefill_token_threshold=threshold)
 
     @property
     def run(self) -> SimulatedRun | None:
@@ -210,40 +223,48 @@ class Plan(Artefact):
         """How many requests with such a prompt fit the KV caches, if they share nothing."""
         if self.memory is None:
             return None
-        full, tokens = self.effective, round(prompt_tokens) + self.output_tokens
-        tokens = min(tokens, full.max_model_len or tokens)
-        return (
-            self.deployment.requests_of(tokens, self.memory, full) * full.parallel.data
-        )
+        settings = self.effective
+        tokens = round(prompt_tokens) + self.output_tokens
+        if settings.max_model_len:
+            tokens = min(tokens, settings.max_model_len)
+        held = self.deployment.requests_of(tokens, self.memory, settings)
+        return held * settings.parallel.data
 
     @property
     def requests_in_flight(self) -> int | None:
-        """How many requests a client does best to keep open: the fewest that are as fast as
-        more, else what vLLM allows and the KV cache holds. None: unknown."""
-        sent = self.refused.of - self.refused.prompts
+        """How many requests a client does best to keep open.
+
+        The fewest that are as fast as more, else what vLLM allows and the KV cache
+        holds. None: unknown.
+        """
         if any(note.code == "agent_turns" for note in self.notes):
             return None
+        sent = self.refused.of - self.refused.prompts
         if self.in_flight is not None:
             return max(1, min(self.in_flight, sent))
-        full = self.effective
+        settings = self.effective
+        if not settings.most_running:
+            return None
+        most = settings.most_running * settings.parallel.data
         held = self.requests_of(self.decision.p50)
-        most = full.most_running * full.parallel.data
         if held is not None:
             most = min(most, held)
-        return max(1, min(most, sent)) if full.most_running else None
+        return max(1, min(most, sent))
 
     def profile_files(self, folder: Path) -> list[Path]:
         """Where its profiles are now: in `folder`, which may be a copy, else as named."""
         named = [Path(path) for path in self.source.profiles]
-        here = [*dict.fromkeys(folder / path.name for path in named)]
-        places = (
-            here if len(here) == len(named) and all(map(Path.exists, here)) else named
-        )
-        return places if all(map(Path.exists, places)) else []
+        here = [folder / path.name for path in named]
+        same_names = len(set(here)) < len(named)
+        if not same_names and all(path.exists() for path in here):
+            return here
+        if all(path.exists() for path in named):
+            return named
+        return []
 
     def settings_for(self, entry: Entry) -> Settings:
         """Its settings for another entry: defaults that differ there are written out."""
-        there = replace(self.deployment, entry=entry).effective(self.settings)
+        there = replace(self.deployment, entry=entry).complete(self.settings)
         return self.settings.over(self.effective.changed_from(there))
 
     def cli_args(self) -> list[str]:

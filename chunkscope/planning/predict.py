@@ -1,9 +1,9 @@
-"""A plan, its requests and a step-time model -> the simulation: the function behind `simulate`."""
+"""A plan, its requests and step times -> the simulation: the function behind `simulate`."""
 
 import random
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chunkscope._version import __version__
@@ -18,12 +18,13 @@ from chunkscope.hardware.cost_model import (
     roofline_cost,
 )
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.choose import fastest
+from chunkscope.planning.case import Case
+from chunkscope.planning.drawing import FEWEST_AT_A_RATE, draw
 from chunkscope.planning.plan import BEST, DEFAULT, Plan
-from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import tokenizer_note
 from chunkscope.planning.request import PlanRequest, chosen_datasets
-from chunkscope.planning.simulator import OPEN_REQUESTS, Simulator, draw
+from chunkscope.planning.search import Search, highest_rate_setting
+from chunkscope.planning.simulator import Simulator
 from chunkscope.simulation.rate import UNIT_RATE
 from chunkscope.simulation.result import GAPS, SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
@@ -36,14 +37,16 @@ from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import OWN, Settings
 
 PLAN, ASKED = "plan", "asked"
-RATED = "highest"  # the rate that each setting sustains
-FIXED_THRESHOLD = 2_048  # of the policy, where none is asked for
+RATED = "highest"  # instead of arrivals: the rate that each setting sustains
+FIXED_THRESHOLD = 2_048  # of the policy "fixed", where none is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """What the command line can say. `asked` overrides the plan's settings; what is None or empty
-    is as in the plan's request."""
+    """What the command line can say.
+
+    `asked` overrides the plan's settings; what is None or empty is as in its request.
+    """
 
     trace: Path | None = None
     requests: int | None = None
@@ -69,6 +72,25 @@ class SimulateOptions:
         return ASKED if own else PLAN
 
 
+@dataclass(slots=True, kw_only=True)
+class Candidate:
+    """Complete settings to simulate, and all names that they go by; a sweep's have none."""
+
+    settings: Settings
+    policy: ChunkPolicy = ChunkPolicy.VLLM
+    names: list[str] = field(default_factory=list)
+    timeline: int = 0
+    must_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """The requests, and what is to be said of them."""
+
+    workload: Workload
+    notes: tuple[Note, ...] = ()
+
+
 def predict(
     plan: Plan,
     profile: Profile | None,
@@ -78,212 +100,320 @@ def predict(
     tick: Callable[[], None] = lambda: None,
 ) -> Simulation:
     """Run the plan's setting beside vLLM's default; or a sweep around it."""
-    deployment, request = plan.deployment, plan.request.asked_as(options)
+    engine = plan.deployment
     if options.vllm_version:
-        deployment = replace(deployment, release=release(options.vllm_version))
-    settings = _settings(plan, options, deployment)
+        engine = replace(engine, release=release(options.vllm_version))
+    settings = asked_settings(plan, options, engine)
     settings.parallel.check(plan.model)
-    full = deployment.effective(settings)
-    cost = _cost_model(deployment, full, calibration)
-    if options.find_rate:
-        _check_find_rate(options)
-        request = replace(request, arrivals=UNIT_RATE, concurrency=None)
+    cost_model = cost_model_of(engine, engine.complete(settings), calibration)
+    request = request_of(plan, options)
+    context = engine.complete(settings).max_model_len
     if options.trace is not None:
-        workload, notes = _of_trace(options.trace, options, request, full.max_model_len)
+        sent = sent_of_trace(options.trace, options, request, context)
     else:
-        workload, notes = _of_profile(plan, profile, request, full.max_model_len)
+        sent = sent_of_profile(plan, profile, request, context)
     simulator = Simulator(
         request=request,
-        deployment=deployment,
-        workload=workload,
-        step=cost.step if calibration else None,
+        engine=engine,
+        workload=sent.workload,
+        step_model=cost_model.step if calibration else None,
         kv_cache_tokens=options.kv_cache_tokens,
         tick=tick,
     )
-    named = [("", point) for point in points(full)] if options.sweep else []
-    named.append((options.name, settings))
-    if plan.gpu is not None:  # vLLM's default, on the same GPUs
-        same = ("data_parallel_size", "kv_cache_dtype")[
-            : 1 + bool(calibration)
-        ]  # is of one type
-        asked = Settings.of({name: getattr(options.asked, name) for name in same})
-        named.append(
-            (DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
-        )
-    if options.find_rate and profile is not None:  # as recommend does
-        problem = Problem.of(profile, request, deployment)
-        best, _ = fastest(replace(problem, needed=plan.advice.needed, tick=tick))
-        named.append((BEST, best))
-    runs, left_out = _runs(named, simulator, options)
-    stated = [*deployment.notes(settings)]
-    if calibration:
-        stated = [one for one in stated if one.code != "unlike_measured"]
-    elif any(run.output_tokens > run.requests for run in runs):
-        stated.append(note("rough_gaps", **GAPS[workload.arrivals != BATCH]))
+    candidates = candidates_of(plan, settings, options, engine, calibration)
+    if options.find_rate and profile is not None and options.trace is None:
+        case = Case.of(profile, request, engine)
+        case = replace(case, needed=plan.advice.needed)
+        best = highest_rate_setting(Search(case, tick))  # as recommend does
+        add(candidates, BEST, Candidate(settings=engine.complete(best)))
+    outcome = run_all(candidates, simulator, options)
     return Simulation(
-        cost_model=cost,
-        vllm=deployment.release.text,
-        workload=WorkloadInfo(
-            source=str(options.trace or "the profile"),
-            profile_digest=profile.digest()
-            if profile and options.trace is None
-            else None,
-            requests=len(workload.requests),
-            seed=workload.seed if workload.arrivals != AS_IN_TRACE else None,
-            arrivals=RATED if options.find_rate else workload.arrivals,
-            order=workload.order,
-            concurrency=workload.concurrency,
+        cost_model=cost_model,
+        vllm=engine.release.text,
+        workload=workload_info(sent.workload, profile, options),
+        runs=outcome.runs,
+        notes=(
+            *cost_model.notes,
+            *engine_notes(engine, settings, calibration, sent.workload, outcome.runs),
+            *sent.notes,
+            *outcome.left_out,
         ),
-        runs=tuple(runs),
-        notes=(*cost.notes, *stated, *notes, *left_out),
         version=__version__,
     )
 
 
-def _runs(
-    named: list[tuple[str, Settings]],
-    simulator: Simulator,
-    options: SimulateOptions,
-) -> tuple[list[SimulatedRun], list[Note]]:
-    """One run for all names of the same settings, and notes on settings that cannot run. Points of
-    a sweep have no name. What is asked for has the policy and the timeline, and must run."""
-    names: dict[tuple[Settings, ChunkPolicy], list[str]] = {}
-    for name, settings in named:
-        is_asked = name == options.name or options.sweep
-        policy = options.policy if is_asked else ChunkPolicy.VLLM
-        full = simulator.deployment.effective(settings)
-        names.setdefault((full, policy), []).append(name)
-    runs, left_out = list[SimulatedRun](), list[Note]()
-    for (settings, policy), (name, *aliases) in names.items():
-        is_asked, of_policy = (
-            options.name in (name, *aliases),
-            replace(simulator, policy=policy),
-        )
-        try:
-            if options.find_rate:
-                run = of_policy.highest_rate(settings)
-            else:
-                timeline = options.timeline if is_asked or options.sweep else 0
-                run = of_policy.run(settings, timeline=timeline)
-        except InputError:
-            if is_asked and not options.sweep:
-                raise
-            shown = name or f"max_num_batched_tokens={settings.step_tokens}"
-            left_out.append(note("setting_left_out", setting=shown))
-        else:
-            first, *rest = (*filter(None, (name, *aliases)), "")
-            runs.append(replace(run, setting=first, same_as=tuple(filter(None, rest))))
-    rates = {run.setting: run.rate.rate_per_s or 0.0 for run in runs if run.rate}
-    others = max((rate for name, rate in rates.items() if name != BEST), default=0.0)
-    # What was best with some of the requests may not be with all.
-    return [
-        run for run in runs if run.setting != BEST or rates[BEST] > others
-    ], left_out
-
-
-def _cost_model(
-    deployment: Engine, full: Settings, calibration: Calibration | None
-) -> CostModel:
-    if calibration is None:
-        return roofline_cost(
-            deployment.shape, deployment.gpu, deployment.step_model(full)
-        )
-    check_calibration(
-        calibration,
-        shape=deployment.shape,
-        gpu=deployment.gpu,
-        vllm=deployment.release.text,
-        parallel=full.parallel,
-    )
-    return calibrated_cost(calibration)
-
-
-def _check_find_rate(options: SimulateOptions) -> None:
-    """It tries rates itself, with enough requests to see a queue."""
+def request_of(plan: Plan, options: SimulateOptions) -> PlanRequest:
+    """The plan's request with what is asked for instead."""
+    request = plan.request.asked_as(options)
+    if not options.find_rate:
+        return request
+    # It tries rates itself, with enough requests to see a queue.
     for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
         if getattr(options, name) != getattr(SimulateOptions(), name):
             raise UsageError(f"--find-rate tries rates itself: leave {name} out")
-    if options.requests and options.requests < (least := OPEN_REQUESTS[0]):
+    if options.requests and options.requests < FEWEST_AT_A_RATE:
         raise UsageError(
-            f"--find-rate needs at least {least:,} requests to see a queue"
+            f"--find-rate needs at least {FEWEST_AT_A_RATE:,} requests to see a queue"
         )
+    return replace(request, arrivals=UNIT_RATE, concurrency=None)
 
 
-def _settings(plan: Plan, options: SimulateOptions, deployment: Engine) -> Settings:
-    """The plan's settings with what was asked for instead, and what has to follow from that."""
-    asked, settings = options.asked, options.asked.over(plan.settings)
-    if (budget := asked.max_num_batched_tokens) is not None:
-        context = deployment.effective(plan.settings).max_model_len or 0
-        if settings.enable_chunked_prefill is False and budget < context:
-            # Smaller than the longest request: then off is off.
+def asked_settings(plan: Plan, options: SimulateOptions, engine: Engine) -> Settings:
+    """The plan's settings with what is asked for instead, and what follows from that."""
+    asked = options.asked
+    settings = asked.over(plan.settings)
+    step_tokens = asked.max_num_batched_tokens
+    if step_tokens is not None:
+        context = engine.complete(plan.settings).max_model_len or 0
+        if settings.enable_chunked_prefill is False and step_tokens < context:
+            # Smaller than the longest request: "off" cannot be any more.
             settings = replace(settings, enable_chunked_prefill=None)
-        if asked.max_num_seqs is None and settings.step_requests > budget:
-            settings = replace(settings, max_num_seqs=budget)
-    if (
-        options.policy is ChunkPolicy.FIXED
-        and not settings.long_prefill_token_threshold
-    ):
+        if asked.max_num_seqs is None and settings.step_requests > step_tokens:
+            settings = replace(settings, max_num_seqs=step_tokens)
+    fixed = options.policy is ChunkPolicy.FIXED
+    if fixed and not settings.long_prefill_token_threshold:
         settings = replace(settings, long_prefill_token_threshold=FIXED_THRESHOLD)
     return settings
 
 
-# -- the requests ------------------------------------------------------------------------------
+def cost_model_of(
+    engine: Engine, complete: Settings, calibration: Calibration | None
+) -> CostModel:
+    """Where step times come from: the roofline, or what was measured there."""
+    if calibration is None:
+        return roofline_cost(engine.shape, engine.gpu, engine.step_model(complete))
+    check_calibration(
+        calibration,
+        shape=engine.shape,
+        gpu=engine.gpu,
+        vllm=engine.release.text,
+        parallel=complete.parallel,
+    )
+    return calibrated_cost(calibration)
 
 
-def _of_trace(
+def engine_notes(
+    engine: Engine,
+    settings: Settings,
+    calibration: Calibration | None,
+    workload: Workload,
+    runs: Iterable[SimulatedRun],
+) -> list[Note]:
+    """What is not known of such an engine, and how rough gaps between tokens are."""
+    notes = list(engine.notes(settings))
+    if calibration is not None:
+        return [note for note in notes if note.code != "unlike_measured"]
+    if any(run.output_tokens > run.requests for run in runs):
+        notes.append(note("rough_gaps", **GAPS[workload.arrivals != BATCH]))
+    return notes
+
+
+def workload_info(
+    workload: Workload, profile: Profile | None, options: SimulateOptions
+) -> WorkloadInfo:
+    """What was sent, as the simulation tells it."""
+    digest = None
+    if profile is not None and options.trace is None:
+        digest = profile.digest()
+    return WorkloadInfo(
+        source=str(options.trace or "the profile"),
+        profile_digest=digest,
+        requests=len(workload.requests),
+        seed=None if workload.arrivals == AS_IN_TRACE else workload.seed,
+        arrivals=RATED if options.find_rate else workload.arrivals,
+        order=workload.order,
+        concurrency=workload.concurrency,
+    )
+
+
+# -- the settings --------------------------------------------------------------------
+
+
+def candidates_of(
+    plan: Plan,
+    settings: Settings,
+    options: SimulateOptions,
+    engine: Engine,
+    calibration: Calibration | None,
+) -> list[Candidate]:
+    """A sweep's points, what is asked for, and vLLM's default on the same GPUs."""
+    candidates: list[Candidate] = []
+    complete = engine.complete(settings)
+    if options.sweep:
+        for point in points(complete):
+            candidate = Candidate(
+                settings=engine.complete(point),
+                policy=options.policy,
+                timeline=options.timeline,
+            )
+            add(candidates, "", candidate)
+    asked = Candidate(
+        settings=complete,
+        policy=options.policy,
+        timeline=options.timeline,
+        must_run=not options.sweep,
+    )
+    add(candidates, options.name, asked)
+    if plan.gpu is not None:
+        same = Settings(data_parallel_size=options.asked.data_parallel_size)
+        if calibration is not None:  # it is of one type of the KV cache
+            same = replace(same, kv_cache_dtype=options.asked.kv_cache_dtype)
+        default = same.over(plan.advice.needed).over(plan.request.settings)
+        candidate = Candidate(settings=engine.complete(default))
+        if options.sweep:
+            candidate.policy = options.policy
+            candidate.timeline = options.timeline
+        add(candidates, DEFAULT, candidate)
+    return candidates
+
+
+def add(candidates: list[Candidate], name: str, new: Candidate) -> None:
+    """Append it, or its name to settings that are the same."""
+    for candidate in candidates:
+        if (candidate.settings, candidate.policy) == (new.settings, new.policy):
+            candidate.must_run = candidate.must_run or new.must_run
+            candidate.timeline = max(candidate.timeline, new.timeline)
+            break
+    else:
+        candidate = new
+        candidates.append(candidate)
+    if name:
+        candidate.names.append(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The runs, and notes on settings that cannot run."""
+
+    runs: tuple[SimulatedRun, ...]
+    left_out: tuple[Note, ...]
+
+
+def run_all(
+    candidates: Iterable[Candidate], simulator: Simulator, options: SimulateOptions
+) -> Outcome:
+    """One run for each of the settings; InputError where one that must run cannot."""
+    runs = []
+    left_out = []
+    for candidate in candidates:
+        try:
+            run = run_of(candidate, simulator, options)
+        except InputError:
+            if candidate.must_run:
+                raise
+            shown = f"max_num_batched_tokens={candidate.settings.step_tokens}"
+            if candidate.names:
+                shown = candidate.names[0]
+            left_out.append(note("setting_left_out", setting=shown))
+            continue
+        if candidate.names:
+            aliases = tuple(candidate.names[1:])
+            run = replace(run, setting=candidate.names[0], same_as=aliases)
+        runs.append(run)
+    return Outcome(runs=without_false_best(runs), left_out=tuple(left_out))
+
+
+def run_of(
+    candidate: Candidate, simulator: Simulator, options: SimulateOptions
+) -> SimulatedRun:
+    """Under its own policy; at the highest rate, if that is looked for."""
+    simulator = replace(simulator, policy=candidate.policy)
+    if options.find_rate:
+        return simulator.run_at_highest_rate(candidate.settings)
+    return simulator.run(candidate.settings, timeline=candidate.timeline)
+
+
+def without_false_best(runs: list[SimulatedRun]) -> tuple[SimulatedRun, ...]:
+    """What was best with a part of the requests may not be with all: then it is left out."""
+    best_rate = highest_of_others = 0.0
+    for run in runs:
+        rate = 0.0
+        if run.rate is not None:
+            rate = run.rate.rate_per_s or 0.0
+        if run.setting == BEST:
+            best_rate = rate
+        else:
+            highest_of_others = max(highest_of_others, rate)
+    if best_rate > highest_of_others:
+        return tuple(runs)
+    return tuple(run for run in runs if run.setting != BEST)
+
+
+# -- the requests --------------------------------------------------------------------
+
+
+def sent_of_trace(
     path: Path, options: SimulateOptions, request: PlanRequest, limit: int | None
-) -> tuple[Workload, tuple[Note, ...]]:
+) -> Sent:
+    """The requests of a trace that fit the context; at other times, if asked for."""
+    check_trace_options(options)
+    trace = read_trace(path)
+    sessions = trace.sessions[: options.requests]
+    most = limit or sys.maxsize
+    places = [n for n, session in enumerate(sessions) if session.tokens <= most]
+    if not places:
+        raise InputError(
+            f"no request of {path} fits max_model_len ({limit:,})",
+            hint="plan for the lengths of the trace: `chunkscope analyze` it first",
+        )
+    left_out = len(sessions) - len(places)
+    workload = replace(
+        trace,
+        sessions=tuple(sessions[place] for place in places),
+        seed=request.seed,
+        task=request.task or trace.task,
+        left_out=left_out,
+        scored=Numbers(n for n, place in enumerate(places) if place in trace.scored),
+        concurrency=options.concurrency or trace.concurrency,
+    )
+    if options.find_rate:
+        workload = replace(workload, concurrency=None)
+    if options.arrivals is not None or options.find_rate:
+        workload = arriving(workload, request)
+    notes: tuple[Note, ...] = ()
+    if left_out:
+        of = len(sessions)
+        notes = (note("trace_left_out", count=left_out, of=of, context=limit),)
+    return Sent(workload=workload, notes=notes)
+
+
+def check_trace_options(options: SimulateOptions) -> None:
+    """UsageError where something is asked for that a trace decides."""
     for name in ("order", "shared_prefix"):
         if getattr(options, name) is not None:
             raise UsageError(
                 f"a trace has its own {name}", hint=f"leave out {name} or --trace"
             )
-    trace = read_trace(Path(path))
-    given, most = trace.sessions[: options.requests], limit or sys.maxsize
-    sizes = [r.prompt_tokens + r.output_tokens for r in trace.requests[: len(given)]]
-    places = [n for n, tokens in enumerate(sizes) if tokens <= most]
-    fitting = [given[place] for place in places]
-    if not fitting:
-        hint = "plan for the lengths of the trace: `chunkscope analyze` it first"
-        raise InputError(
-            f"no request of {path} fits max_model_len ({limit:,})", hint=hint
-        )
-    left_out, arrivals = len(given) - len(fitting), trace.arrivals
-    if options.arrivals is not None or options.find_rate:
-        arrivals = request.arrivals
-        times = arrival_times(arrivals, len(fitting), random.Random(request.seed))  # noqa: S311
-        fitting = [
-            replace(r, arrival_s=time) for r, time in zip(fitting, times, strict=True)
-        ]
-    workload = replace(
-        trace,
-        sessions=tuple(fitting),
-        seed=request.seed,
-        arrivals=arrivals,
-        task=request.task or trace.task,
-        left_out=left_out,
-        scored=Numbers(n for n, place in enumerate(places) if place in trace.scored),
-        concurrency=None
-        if options.find_rate
-        else options.concurrency or trace.concurrency,
-    )
-    values = {"count": left_out, "of": len(given), "context": limit}
-    return workload, (note("trace_left_out", **values),) if left_out else ()
 
 
-def _of_profile(
+def arriving(workload: Workload, request: PlanRequest) -> Workload:
+    """The same at the times that are asked for."""
+    chance = random.Random(request.seed)  # noqa: S311  (a sample, no secret)
+    times = arrival_times(request.arrivals, len(workload.sessions), chance)
+    sessions = []
+    for session, time in zip(workload.sessions, times, strict=True):
+        sessions.append(replace(session, arrival_s=time))
+    return replace(workload, sessions=tuple(sessions), arrivals=request.arrivals)
+
+
+def sent_of_profile(
     plan: Plan, profile: Profile | None, request: PlanRequest, context: int | None
-) -> tuple[Workload, tuple[Note, ...]]:
+) -> Sent:
+    """Requests drawn from the profile, and doubts about whether it is the plan's."""
     if profile is None:
-        hint = "count the data: `chunkscope analyze`"
-        raise InputError("there is no profile to draw requests from", hint=hint)
+        raise InputError(
+            "there is no profile to draw requests from",
+            hint="count the data: `chunkscope analyze`",
+        )
     datasets = chosen_datasets(profile, request.dataset)
-    workload = draw(request, plan.deployment, datasets, context or 1 << 30)
+    workload = draw(request, plan.deployment, datasets, context or sys.maxsize)
     notes = []
     if profile.digest() != plan.source.profile_digest:
-        notes.append(Note(code="other_profile"))
-        if plan.model and (doubt := tokenizer_note(profile, plan.model)):
+        notes.append(note("other_profile"))
+        doubt = tokenizer_note(profile, plan.model) if plan.model else None
+        if doubt is not None:
             notes.append(doubt)
     if workload.left_out:
-        notes.append(Note(code="prompts_left_out", values={"count": workload.left_out}))
-    return workload, (*notes, *request.output_notes(datasets))
+        notes.append(note("prompts_left_out", count=workload.left_out))
+    notes += request.output_notes(datasets)
+    return Sent(workload=workload, notes=tuple(notes))

@@ -1,31 +1,41 @@
 """A profile, a model, a GPU and a vLLM version -> the plan for the run."""
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from chunkscope._version import __version__
 from chunkscope.artefacts.files import Name
-from chunkscope.artefacts.note import Note, note, one_of
+from chunkscope.artefacts.note import Note, Values, note, one_of
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import known_model
-from chunkscope.planning.choose import choose, reasons
+from chunkscope.planning.case import Case
+from chunkscope.planning.choose import choose
 from chunkscope.planning.cost import cost_of, enough_in_flight, savings
 from chunkscope.planning.engine_log import engine_starts, local_model, measured_in
-from chunkscope.planning.plan import Plan, PlanSource, Refused
-from chunkscope.planning.problem import Problem
+from chunkscope.planning.fit import fit
+from chunkscope.planning.plan import (
+    Cost,
+    Plan,
+    PlanSource,
+    Refused,
+    Saving,
+    advised_settings,
+)
+from chunkscope.planning.reasons import reasons
 from chunkscope.planning.request import (
     PlanRequest,
     chosen_datasets,
     client_concurrency,
 )
-from chunkscope.planning.rule import chunked, decide
-from chunkscope.prefixes.reuse import reuse_together
+from chunkscope.planning.rule import Chunks, Decision, chunked, decide
+from chunkscope.planning.search import Search
+from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.simulation.result import GAPS
 from chunkscope.simulation.workload import OutputOrigin, usual_order
@@ -38,10 +48,13 @@ from chunkscope.tokenizers.resolve import (
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry, SendOrder
 from chunkscope.vllm.flags import release
+from chunkscope.vllm.log.start import EngineStart
+from chunkscope.vllm.settings import Settings
 
 ALIKE = {"r50k_base": "gpt2", "o200k_base": "o200k_harmony"}  # but for special tokens
 LENGTHS = " (lengths)"  # after the field of answers that are numbers of tokens
 WORTH_SAYING = 0.05  # of the prompts' tokens: that they share so much
+MEDIA = ("not_counted", "media_rows")  # notes of a dataset with images and the like
 
 
 def recommend(
@@ -56,224 +69,363 @@ def recommend(
     tick: Callable[[], None] = lambda: None,
     **asked: Any,
 ) -> Plan:
-    """Choose vLLM's settings for the prompts of a profile, which may be the file it was saved to.
+    """Choose vLLM's settings for the prompts of a profile, which may be a saved file.
 
-    What is asked is a `PlanRequest`, or its fields as keywords (see `PlanRequest.of`). Without a
-    model, that of the profile's tokenizer is taken; without a GPU nothing can be simulated, and the
-    length rule answers. What the `log` of an engine there says of memory goes before what is
-    predicted; it names version and model, too. `tick` is called for each simulated run.
+    What is asked is a `PlanRequest`, or its fields as keywords (see `PlanRequest.of`).
+    Without a model, that of the profile's tokenizer is taken; without a GPU nothing can
+    be simulated, and the length rule answers. What the `log` of an engine there says of
+    memory goes before what is predicted; it names version and model, too. `tick` is
+    called for each simulated run.
 
     >>> plan = recommend("reports/example/profile.json", mode="aggressive", task="loglikelihood")
     >>> plan.settings.given()
     {'long_prefill_token_threshold': 2303}
     """
     profile = Profile.load(profile)
-    request = request or PlanRequest.of(**asked)
-    starts = engine_starts(log) if log is not None else ()
-    if starts:
-        facts = next(s.facts for s in reversed(starts) if s.facts.version)
-        vllm_version, name = (
-            vllm_version or facts.version,
-            facts.model or "a model without a name",
-        )
-        model = model or local_model(name) or local_model(Path(name).name)
-        if model is None:
-            hint = (
-                "say what it is: --model llama-3.1-8b, or a folder with its config.json"
-            )
-            raise UsageError(f"the model in the log is not known: {name}", hint=hint)
+    if request is None:
+        request = PlanRequest.of(**asked)
+    starts: Sequence[EngineStart] = ()
+    if log is not None:
+        starts = engine_starts(log)
+        vllm_version = vllm_version or logged_version(starts)
+        model = model or logged_model(starts)
     if model is None:
-        model = local_model(
-            profile.tokenizer.name.partition("@")[0]
-        )  # whose tokenizer counted
-    outputs = request.outputs(chosen_datasets(profile, request.dataset))
-    logs = [
-        dataset.log for dataset in profile.datasets
-    ]  # of harnesses that call vLLM itself?
-    calls = all(
-        log and (log.harness == "lighteval" or log.order == LONGEST_FIRST)
-        for log in logs
+        model = tokenizers_model(profile)
+    engine = engine_for(
+        profile, request, model=model, gpu=gpu, vllm_version=vllm_version, entry=entry
     )
-    deployment = Engine(
-        release=release(vllm_version),
-        entry=one_of(Entry, entry or (Entry.LLM if calls else Entry.SERVE), "entry"),
-        shape=find_model(model) if isinstance(model, (str, os.PathLike)) else model,
-        gpu=find_gpu(gpu) if isinstance(gpu, str) else gpu,
-        logprobs=any(output.is_scored for output in outputs),
-    )
-    if starts and log is not None:
-        fit = measured_in(starts, log, deployment, request.settings)
-        deployment = replace(deployment, measured=fit)
-    p = replace(Problem.of(profile, request, deployment), tick=tick)
-    _check_limits(p)
-    decision = decide(p.lengths, request.rule, mode=request.mode)
-    p = p.fitted()
-    advice, tried = choose(p, decision)
-    settings = p.advised(advice)
-    chunk = settings.enable_chunked_prefill is not False and settings.chunk_tokens
-    cost = cost_of(p, settings) if p.can_simulate and not request.is_open else None
+    if log is not None:
+        measured = measured_in(starts, log, engine, request.settings)
+        engine = replace(engine, measured=measured)
+    case = Case.of(profile, request, engine)
+    check_limits(case)
+    return plan_for(fit(case), profile, tick)
+
+
+def plan_for(case: Case, profile: Profile, tick: Callable[[], None]) -> Plan:
+    """The plan of a case that fits its GPU."""
+    search = Search(case, tick)
+    decision = decide(case.lengths, case.request.rule, mode=case.request.mode)
+    advice, tried = choose(search, decision)
+    settings = advised_settings(advice, case.request, case.engine)
+    outlook = outlook_of(search, settings)
     return Plan(
         advice=advice,
-        settings=p.deployment.shortest(settings),
-        reasons=tuple(reasons(p, advice, decision)),
-        notes=tuple(_notes(p, profile, has_time=cost is not None)),
-        request=request,
-        deployment=p.deployment,
+        settings=case.engine.shortest(settings),
+        reasons=tuple(reasons(case, advice, decision)),
+        notes=tuple(notes_of(case, profile, has_time=outlook.cost is not None)),
+        request=case.request,
+        deployment=case.engine,
         source=PlanSource(profile_digest=profile.digest()),
-        outputs=p.outputs,
+        outputs=case.outputs,
         refused=Refused(
-            prompts=p.refused,
-            of=p.lengths.count,
-            room_tokens=p.context - p.output_tokens,
+            prompts=case.refused,
+            of=case.lengths.count,
+            room_tokens=case.context - case.output_tokens,
         ),
-        chunks=chunked(p.lengths, chunk or None, p.longest),
+        chunks=chunks_of(case, settings),
         decision=decision,
-        decisions={
-            d.name: decide(d.lengths, request.rule) for d in profile.datasets if d.rows
-        },
-        memory=p.memory(settings),
+        decisions=decisions_of(profile, case.request),
+        memory=case.memory(settings),
         tried=tried,
-        cost=cost,
-        savings=savings(p, settings, cost) if cost else (),
-        client_requests=client_concurrency(p.request, p.datasets),
-        in_flight=enough_in_flight(p, settings) if cost else None,
+        cost=outlook.cost,
+        savings=outlook.savings,
+        client_requests=client_concurrency(case.request, case.datasets),
+        in_flight=outlook.in_flight,
         version=__version__,
     )
 
 
-def _check_limits(p: Problem) -> None:
-    """Latencies are weighed on the simulator, and at a rate nothing else can be."""
-    if p.request.is_open and not p.request.slo:
-        why = "at a rate (--arrivals) settings are judged by latency, and no limit is given"
-        hint = "add the latencies to keep: --slo ttft_p95=1s,itl_p99=50ms"
-        raise UsageError(why, hint=hint)
-    if p.request.slo and p.request.mode is not None:
-        hint = "leave one out: --mode forces the length rule"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What is said of the run's time; nothing where it is not known."""
+
+    cost: Cost | None = None
+    in_flight: int | None = None
+    savings: tuple[Saving, ...] = ()
+
+
+def outlook_of(search: Search, settings: Settings) -> Outlook:
+    """At a rate the arrivals decide how long it takes."""
+    if not search.case.can_simulate or search.case.request.is_open:
+        return Outlook()
+    cost = cost_of(search, settings)
+    if cost is None:
+        return Outlook()
+    in_flight = enough_in_flight(search, settings)
+    return Outlook(
+        cost=cost,
+        in_flight=in_flight,
+        savings=savings(search, settings, cost, in_flight),
+    )
+
+
+def chunks_of(case: Case, settings: Settings) -> Chunks:
+    """What the settings do to the prompts that are served."""
+    size = None
+    if settings.enable_chunked_prefill is not False:
+        size = settings.chunk_tokens or None
+    return chunked(case.lengths, size, case.longest)
+
+
+def decisions_of(profile: Profile, request: PlanRequest) -> dict[str, Decision]:
+    """The length rule's for each dataset."""
+    decisions = {}
+    for dataset in profile.datasets:
+        if dataset.rows:
+            decisions[dataset.name] = decide(dataset.lengths, request.rule)
+    return decisions
+
+
+# -- where it runs -------------------------------------------------------------------
+
+
+def engine_for(
+    profile: Profile,
+    request: PlanRequest,
+    *,
+    model: str | os.PathLike[str] | ModelShape | None,
+    gpu: str | Gpu | None,
+    vllm_version: str | None,
+    entry: Entry | str | None,
+) -> Engine:
+    """The engine of that model, GPU and version; how it starts may follow from the data."""
+    if entry is None:
+        entry = Entry.LLM if calls_vllm_itself(profile) else Entry.SERVE
+    shape = model
+    if isinstance(shape, (str, os.PathLike)):
+        shape = find_model(shape)
+    outputs = request.outputs(chosen_datasets(profile, request.dataset))
+    return Engine(
+        release=release(vllm_version),
+        entry=one_of(Entry, entry, "entry"),
+        shape=shape,
+        gpu=find_gpu(gpu) if isinstance(gpu, str) else gpu,
+        logprobs=any(output.is_scored for output in outputs),
+    )
+
+
+def calls_vllm_itself(profile: Profile) -> bool:
+    """Is all of it from harnesses that use the `LLM` class?"""
+    for dataset in profile.datasets:
+        log = dataset.log
+        if log is None:
+            return False
+        if log.harness != "lighteval" and log.order != LONGEST_FIRST:
+            return False
+    return True
+
+
+def logged_version(starts: Sequence[EngineStart]) -> str | None:
+    """The version in an engine's log: that of its last start."""
+    versions = [start.facts.version for start in starts if start.facts.version]
+    return versions[-1] if versions else None
+
+
+def logged_model(starts: Sequence[EngineStart]) -> ModelShape:
+    """The model in an engine's log; UsageError where it is not known here."""
+    named = [start.facts.model for start in starts if start.facts.version]
+    name = named[-1] or "a model without a name"
+    model = local_model(name) or local_model(Path(name).name)
+    if model is None:
         raise UsageError(
-            f"--slo and --mode {p.request.mode} cannot be used together", hint=hint
+            f"the model in the log is not known: {name}",
+            hint="say what it is: --model llama-3.1-8b, or a folder with its config.json",
         )
-    if p.request.slo and not p.can_simulate:
-        hint = (
-            "pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`"
+    return model
+
+
+def tokenizers_model(profile: Profile) -> ModelShape | None:
+    """The model whose tokenizer counted the prompts, where it is known here."""
+    return local_model(profile.tokenizer.name.partition("@")[0])
+
+
+def check_limits(case: Case) -> None:
+    """UsageError where latencies cannot be weighed: only the simulator knows them."""
+    request = case.request
+    if request.is_open and not request.slo:
+        raise UsageError(
+            "at a rate (--arrivals) settings are judged by latency, and no limit is "
+            "given",
+            hint="add the latencies to keep: --slo ttft_p95=1s,itl_p99=50ms",
         )
-        raise UsageError("--slo needs to know the model and the GPU's speed", hint=hint)
+    if request.slo and request.mode is not None:
+        raise UsageError(
+            f"--slo and --mode {request.mode} cannot be used together",
+            hint="leave one out: --mode forces the length rule",
+        )
+    if request.slo and not case.can_simulate:
+        raise UsageError(
+            "--slo needs to know the model and the GPU's speed",
+            hint="pass --model and a GPU from the table: `--model llama-3.1-8b --gpu "
+            "h200`",
+        )
 
 
-# -- what is worth saying ------------------------------------------------------------------------
+# -- what is worth saying ------------------------------------------------------------
 
 
-MEDIA = ("not_counted", "media_rows")  # notes of a dataset with images and the like
+def notes_of(case: Case, profile: Profile, *, has_time: bool) -> Iterator[Note]:
+    """In the order in which they matter."""
+    yield from refusal_notes(case)
+    yield from agent_notes(case)
+    yield from answer_notes(case)
+    yield from time_notes(case, has_time=has_time)
+    if case.engine.release.note:
+        yield case.engine.release.note
+    if case.engine.shape is not None:
+        yield from case.request.output_notes(case.datasets)
+    yield from sharing_notes(case)
+    order = case.request.order or usual_order(case.datasets)
+    if order is SendOrder.LONGEST:
+        yield note("longest_first", asked=case.request.order is not None)
+    yield from machine_notes(case, profile)
 
 
-def _notes(p: Problem, profile: Profile, *, has_time: bool) -> Iterator[Note]:
-    there = p.deployment
-    yield from _first_notes(p)
-    yield from _answer_notes(p)
-    has_media = any(n.code in MEDIA for dataset in p.datasets for n in dataset.notes)
-    if has_media and has_time:
-        yield note("media_not_timed")
-    if p.can_simulate and not p.request.is_open and not has_time:
-        yield note("no_time")
-    if there.release.note:
-        yield there.release.note
-    if there.shape is not None:
-        yield from p.request.output_notes(p.datasets)
-    yield from _sent_notes(p)
-    if there.shape:
-        yield from filter(None, [tokenizer_note(profile, there.shape)])
-        yield from there.shape.notes
-    if there.measured:
-        yield note("measured_in_log", log=there.measured.log)
-    if there.gpu:
-        yield from doubts(there.gpu)
-    yield from there.notes(p.base, simulated=p.can_simulate)
-    if p.can_simulate and p.request.slo and p.output_tokens > 1:  # they may be of gaps
-        yield note("rough_gaps", **GAPS[p.request.is_open])
-
-
-def _first_notes(p: Problem) -> Iterator[Note]:
-    """Prompts that are refused, and turns that wait for each other."""
-    limited = p.deployment.shape or p.request.settings.max_model_len
-    if p.refused and limited:
-        room = p.context - p.output_tokens
-        of = p.lengths.count
+def refusal_notes(case: Case) -> Iterator[Note]:
+    """Prompts that vLLM will refuse."""
+    limited = case.engine.shape or case.request.settings.max_model_len
+    if case.refused and limited:
         yield note(
-            "prompts_refused", count=p.refused, of=of, context=p.context, room=room
+            "prompts_refused",
+            count=case.refused,
+            of=case.lengths.count,
+            context=case.context,
+            room=case.context - case.output_tokens,
         )
-    agents = [d.log for d in p.datasets if d.log is not None and d.log.is_agent]
-    if agents and p.can_simulate:
-        samples = sum(log.documents for log in agents)
-        requests = sum(log.requests for log in agents)
+
+
+def agent_notes(case: Case) -> Iterator[Note]:
+    """Turns that wait for each other."""
+    samples = requests = 0
+    for dataset in case.datasets:
+        if dataset.log is not None and dataset.log.is_agent:
+            samples += dataset.log.documents
+            requests += dataset.log.requests
+    if requests and case.can_simulate:
         yield note("agent_turns", requests=requests, samples=samples)
 
 
-def _answer_notes(p: Problem) -> Iterator[Note]:
-    """How the field of the answers was read."""
-    fields = []
-    for dataset, output in p.pairs:
+def answer_notes(case: Case) -> Iterator[Note]:
+    """How the fields of the answers were read."""
+    fields: dict[str, None] = {}  # in order
+    for dataset, output in case.pairs:
         if output.origin is OutputOrigin.DATA and dataset.output_field:
-            fields.append(dataset.output_field)
-    for field in dict.fromkeys(fields):
+            fields[dataset.output_field] = None
+    for field in fields:
         name = field.removesuffix(LENGTHS)
         code = "answers_are_texts" if name == field else "answers_are_lengths"
         yield note(code, field=name)
 
 
-def _sent_notes(p: Problem) -> Iterator[Note]:
-    """What prompts share, which the length rule does not know, and the order they are sent in."""
-    reuse = reuse_together(
-        [dataset.prefixes for dataset in p.datasets if dataset.prefixes]
-    )
-    tokens = max(1, p.lengths.total)
-    read, unread = reuse.cached_tokens / tokens, reuse.unread_tokens / tokens
-    if (given := p.request.shared_prefix) is not None:
-        read, unread = float(given > 0), 0.0
-    if max(read, unread) >= WORTH_SAYING:
-        unserved = unread > read or all(output.is_scored for output in p.outputs)
-        code = "shared_but_not_read" if unserved else "shared_prefixes"
-        values = {"share": max(read, unread), "prefix": given}
-        if reuse.is_partial and given is None:
-            values |= {"compared": reuse.prompts, "prompts": reuse.out_of_prompts}
-        yield note(code, **values)
-    if (p.request.order or usual_order(p.datasets)) is SendOrder.LONGEST:
-        yield Note(code="longest_first", values={"asked": p.request.order is not None})
+def time_notes(case: Case, *, has_time: bool) -> Iterator[Note]:
+    """What the predicted time leaves out, or that there is none."""
+    codes = []
+    for dataset in case.datasets:
+        codes += [note.code for note in dataset.notes]
+    if has_time and any(code in MEDIA for code in codes):
+        yield note("media_not_timed")
+    if case.can_simulate and not case.request.is_open and not has_time:
+        yield note("no_time")
 
 
-# -- was it counted with the model's tokenizer? --------------------------------------------------
+def sharing_notes(case: Case) -> Iterator[Note]:
+    """What prompts share, which the length rule does not know."""
+    measured = [dataset.prefixes for dataset in case.datasets if dataset.prefixes]
+    reuse = reuse_together(measured)
+    tokens = max(1, case.lengths.total)
+    read = reuse.cached_tokens / tokens
+    unread = reuse.unread_tokens / tokens
+    asked = case.request.shared_prefix
+    if asked is not None:
+        read = 1.0 if asked > 0 else 0.0
+        unread = 0.0
+    share = max(read, unread)
+    if share < WORTH_SAYING:
+        return
+    all_scored = all(output.is_scored for output in case.outputs)
+    code = "shared_prefixes"
+    if unread > read or all_scored:
+        code = "shared_but_not_read"
+    values: Values = {"share": share, "prefix": asked}
+    if asked is None:
+        values |= compared_values(reuse)
+    yield note(code, **values)
+
+
+def compared_values(reuse: PrefixReuse) -> Values:
+    """How many prompts were compared, where not all were."""
+    if not reuse.is_partial:
+        return {}
+    return {"compared": reuse.prompts, "prompts": reuse.out_of_prompts}
+
+
+def machine_notes(case: Case, profile: Profile) -> Iterator[Note]:
+    """Doubts about the tokenizer, the model, the GPU and what was predicted for them."""
+    engine = case.engine
+    if engine.shape is not None:
+        other = tokenizer_note(profile, engine.shape)
+        if other is not None:
+            yield other
+        yield from engine.shape.notes
+    if engine.measured is not None:
+        yield note("measured_in_log", log=engine.measured.log)
+    if engine.gpu is not None:
+        yield from doubts(engine.gpu)
+    yield from engine.notes(case.base, simulated=case.can_simulate)
+    has_gaps = case.output_tokens > 1
+    if case.can_simulate and case.request.slo and has_gaps:
+        yield note("rough_gaps", **GAPS[case.request.is_open])
+
+
+# -- was it counted with the model's tokenizer? --------------------------------------
 
 
 def tokenizer_note(profile: Profile, model: ModelShape) -> Note | None:
-    """A note if lengths were or may have been counted with another tokenizer than the model's.
-    Compares names in the table of models, else digests of local files: no network."""
+    """A note if lengths were or may have been counted with another tokenizer.
+
+    Names are compared in the table of models, else digests of local files: no network.
+    """
     counted = profile.tokenizer
-    plain = counted.name.partition("@")[0].removeprefix("tiktoken:")
-    if counted.kind == "none" or plain.casefold() == model.load_name.casefold():
+    name = counted.name.partition("@")[0].removeprefix("tiktoken:")
+    if counted.kind == "none" or name.casefold() == model.load_name.casefold():
         return None
-    ours, theirs = (
-        getattr(known_model(name), "tokenizer", None)
-        for name in (plain, model.load_name)
+    ours = counted_tokenizer(name)
+    theirs = table_tokenizer(model.load_name)
+    if ours is not None and theirs is not None:
+        is_same = ours == theirs
+    else:
+        is_same = tokenizer_digest(model.load_name) == counted.digest
+    if is_same:
+        return None
+    return note(
+        "other_tokenizer",
+        tokenizer=counted.name,
+        name=model.name,
+        command=[*profile.command],
     )
-    ours = ALIKE.get(plain, plain) if plain in TIKTOKEN_NAMES else ours
-    ours = "tekken" if DEFAULT_FILE in plain else ours
-    are_named = ours is not None and theirs is not None
-    if ours == theirs if are_named else _digest(model.load_name) == counted.digest:
-        return None
-    values = {
-        "tokenizer": counted.name,
-        "name": model.name,
-        "command": [*profile.command],
-    }
-    return note("other_tokenizer", **values)
 
 
-def _digest(model: str) -> str | None:
+def counted_tokenizer(name: str) -> str | None:
+    """What the table of models calls the tokenizer that counted; None if it does not."""
+    if DEFAULT_FILE in name:
+        return "tekken"
+    if name in TIKTOKEN_NAMES:
+        return ALIKE.get(name, name)
+    return table_tokenizer(name)
+
+
+def table_tokenizer(model: str) -> str | None:
+    known = known_model(model)
+    return known.tokenizer if known is not None else None
+
+
+def tokenizer_digest(model: str) -> str | None:
     """None where its tokenizer is not on this machine."""
     try:
-        files = (
-            resolve(model)
-            if Path(model).expanduser().exists()
-            else cached_tokenizer(model)
-        )
+        if Path(model).expanduser().exists():
+            return resolve(model).digest()
+        files = cached_tokenizer(model)
         return files.digest() if files else None
     except (ChunkscopeError, OSError):
         return None

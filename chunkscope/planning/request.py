@@ -1,11 +1,10 @@
 """What is asked of a plan: stored in it, and reused by simulate, verify and gate."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 from chunkscope.artefacts.note import Note, note, one_of
 from chunkscope.errors import InputError, UsageError
@@ -26,9 +25,10 @@ from chunkscope.vllm.settings import OWN, Settings
 class PlanRequest:
     """The aim, what is sent, and what the user fixed. Where it runs is the `Engine`.
 
-    `settings` holds for every setting that is tried: GPUs, context, type of the KV cache.
-    `task`, `shared_prefix` and `order` None: as the data has them. `max_output` holds for all
-    datasets that `max_outputs` does not name. `requests` None: all, up to a limit.
+    `settings` holds for every setting that is tried: GPUs, context, type of the KV
+    cache. `task`, `shared_prefix` and `order` None: as the data has them. `max_output`
+    holds for all datasets that `max_outputs` does not name. `requests` None: all, up to
+    a limit.
     """
 
     dataset: str | None = None
@@ -53,22 +53,15 @@ class PlanRequest:
         price = self.price_per_hour
         if price is not None and not 0 < price < math.inf:
             raise UsageError(f"price_per_hour must be over 0, not {price:g}")
-        fixed = self.settings
-        counts = (
-            ("max-output", self.max_output),
-            *(("max-output", tokens) for tokens in self.max_outputs.values()),
-            ("requests", self.requests),
-            ("concurrency", self.concurrency),
-            ("shared-prefix", self.shared_prefix or None),
-            ("max-model-len", fixed.max_model_len),
-            ("tp", fixed.tensor_parallel_size),
-            ("dp", fixed.data_parallel_size),
-        )
-        for name, count in counts:
-            if count is not None and not (
-                isinstance(count, int) and 1 <= count <= 10**7
-            ):
-                raise UsageError(f"--{name} must be 1 to 10,000,000, not {count!r}")
+        check_count("max-output", self.max_output)
+        for tokens in self.max_outputs.values():
+            check_count("max-output", tokens)
+        check_count("requests", self.requests)
+        check_count("concurrency", self.concurrency)
+        check_count("shared-prefix", self.shared_prefix or None)
+        check_count("max-model-len", self.settings.max_model_len)
+        check_count("tp", self.settings.tensor_parallel_size)
+        check_count("dp", self.settings.data_parallel_size)
 
     @classmethod
     def of(
@@ -81,17 +74,24 @@ class PlanRequest:
         max_model_len: int | None = None,
         slo: str | Iterable[str] | Slo | None = None,
         max_output: "MaxOutput | None" = None,
-        **asked: Any,
+        task: Task | str | None = None,
+        mode: Mode | str | None = None,
+        order: SendOrder | str | None = None,
+        dataset: str | None = None,
+        rule: LengthRule | None = None,
+        shared_prefix: int | None = None,
+        arrivals: str | None = None,
+        concurrency: int | None = None,
+        requests: int | None = None,
+        seed: int = 0,
+        price_per_hour: float | None = None,
     ) -> "PlanRequest":
         """As people write it: words for choices, a text for the limits."""
-        if unknown := sorted(set(asked) - {field.name for field in fields(cls)}):
-            raise UsageError(f"recommend has no option {unknown[0]}")
         dtype = one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype")
-        for name, kind in (("task", Task), ("mode", Mode), ("order", SendOrder)):
-            if asked.get(name) is not None:
-                asked[name] = one_of(kind, asked[name], name)
-        asked = {name: value for name, value in asked.items() if value is not None}
+        answers = read_max_output(max_output)
         return cls(
+            dataset=dataset,
+            task=one_of(Task, task, "task") if task is not None else None,
             settings=Settings(
                 max_model_len=max_model_len,
                 tensor_parallel_size=tp,
@@ -99,48 +99,52 @@ class PlanRequest:
                 enable_expert_parallel=ep or None,
                 kv_cache_dtype=None if dtype is KvCacheType.AUTO else dtype.value,
             ),
+            mode=one_of(Mode, mode, "mode") if mode is not None else None,
+            rule=rule or DEFAULT_RULE,
+            max_output=answers.of_all,
+            max_outputs=answers.by_dataset,
+            shared_prefix=shared_prefix,
+            order=one_of(SendOrder, order, "order") if order is not None else None,
             slo=read_slo(slo),
-            **{**asked, **read_max_output(max_output)},
+            arrivals=arrivals or BATCH,
+            concurrency=concurrency,
+            requests=requests,
+            seed=seed,
+            price_per_hour=price_per_hour,
         )
 
-    def asked_as(self, options: Any) -> "PlanRequest":
-        """With what options of `simulate` or `verify` say instead; None or () says nothing."""
-        names = (
-            "requests",
-            "arrivals",
-            "max_output",
-            "shared_prefix",
-            "order",
-            "concurrency",
-        )
-        values = {
-            name: getattr(options, name, None)
-            for name in (*names, "slo", "seed", "task")
-        }
-        given = {
-            name: value for name, value in values.items() if value not in (None, ())
-        }
+    def asked_as(self, options: "Asked") -> "PlanRequest":
+        """With what `simulate` or `verify` ask for instead; None or () says nothing."""
+        changes: dict[str, Any] = {}
+        for name in REPLACEABLE:
+            value = getattr(options, name, None)
+            if value not in (None, ()):
+                changes[name] = value
         if options.max_output:
-            given["max_outputs"] = {}
-        return replace(self, **given)
+            changes["max_outputs"] = {}
+        return replace(self, **changes)
 
     def outputs(self, datasets: Sequence[DatasetProfile]) -> tuple[DatasetOutput, ...]:
-        """What each of them is sent for, and how long its answers are: none borrows another's."""
+        """What each is sent for, and how long its answers are: none borrows another's."""
         names = [dataset.name for dataset in datasets]
         for name in self.max_outputs:
             if name not in names:
                 raise _no_such_dataset(name, names)
         asked = [self.max_outputs.get(name, self.max_output) for name in names]
-        pairs = zip(datasets, asked, strict=True)
-        return tuple(
-            dataset_output(dataset, self.task, most) for dataset, most in pairs
-        )
+        outputs = []
+        for dataset, most in zip(datasets, asked, strict=True):
+            outputs.append(dataset_output(dataset, self.task, most))
+        return tuple(outputs)
 
     def output_notes(self, datasets: Sequence[DatasetProfile]) -> tuple[Note, ...]:
         """That nobody knows how long some answers are."""
-        names = [output.name for output in self.outputs(datasets) if output.is_assumed]
-        unknown = note("assumed_output", tokens=DEFAULT_OUTPUT, datasets=names)
-        return (unknown,) if names else ()
+        names = []
+        for output in self.outputs(datasets):
+            if output.is_assumed:
+                names.append(output.name)
+        if not names:
+            return ()
+        return (note("assumed_output", tokens=DEFAULT_OUTPUT, datasets=names),)
 
     @property
     def rate(self) -> float | None:
@@ -153,32 +157,85 @@ class PlanRequest:
         return self.rate is not None
 
 
+# What `simulate` and `verify` may ask for instead of the plan.
+REPLACEABLE = (
+    "requests",
+    "arrivals",
+    "max_output",
+    "shared_prefix",
+    "order",
+    "concurrency",
+    "slo",
+    "seed",
+    "task",
+)
+
+
+class Asked(Protocol):
+    """The options of a command that may say something else than the plan."""
+
+    @property
+    def max_output(self) -> int | None: ...
+
+
+MOST = 10_000_000  # of anything that is counted here
+
+
+def check_count(name: str, count: int | None) -> None:
+    """UsageError where a number is not one that somebody could mean."""
+    if count is None:
+        return
+    if not isinstance(count, int) or not 1 <= count <= MOST:
+        raise UsageError(f"--{name} must be 1 to {MOST:,}, not {count!r}")
+
+
+# -- the length of answers -----------------------------------------------------------
+
 MaxOutput = int | Mapping[str, int] | Iterable[str]
 
 
-def read_max_output(given: MaxOutput | None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedOutput:
+    """The longest answer of all datasets, and of those that are named."""
+
+    of_all: int | None = None
+    by_dataset: dict[str, int] = field(default_factory=dict)
+
+
+def read_max_output(asked: MaxOutput | None) -> AskedOutput:
     """One number for all, or `NAME=N` for single datasets, several with commas.
 
     >>> read_max_output(["gsm8k=300,mmlu=1", "64"])
-    {'max_output': 64, 'max_outputs': {'gsm8k': 300, 'mmlu': 1}}
+    AskedOutput(of_all=64, by_dataset={'gsm8k': 300, 'mmlu': 1})
     """
-    if given is None or isinstance(given, int | float):
-        return {"max_output": given} if given is not None else {}
-    if isinstance(given, Mapping):
-        return {"max_outputs": dict(given)}
-    texts = [given] if isinstance(given, str) else given
-    pairs = [
-        p.rpartition("=") for text in texts for p in re.split(r"(?<=\d),(?=.*=)", text)
-    ]
-    if wrong := next(
-        (text for *_, text in pairs if not text.strip().isdecimal()), None
-    ):
-        hint = "write `--max-output 256`, or `--max-output gsm8k=300` for one dataset"
-        raise UsageError(
-            f"--max-output: {wrong!r} is not a number of tokens", hint=hint
-        )
-    tokens = {name: int(text) for name, _, text in pairs}
-    return {"max_output": tokens.pop("", None), "max_outputs": tokens}
+    if asked is None:
+        return AskedOutput()
+    if isinstance(asked, int | float):
+        return AskedOutput(of_all=asked)
+    if isinstance(asked, Mapping):
+        return AskedOutput(by_dataset=dict(asked))
+    text = asked if isinstance(asked, str) else ",".join(asked)
+    tokens_by_name: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, tokens = part.rpartition("=")
+        name = name.strip()
+        if not tokens.strip().isdecimal():
+            raise wrong_output(f"{part!r} is not a number of tokens")
+        if name in tokens_by_name:
+            raise wrong_output(f"{name or 'all datasets'} is named twice")
+        tokens_by_name[name] = int(tokens)
+    of_all = tokens_by_name.pop("", None)
+    return AskedOutput(of_all=of_all, by_dataset=tokens_by_name)
+
+
+def wrong_output(why: str) -> UsageError:
+    return UsageError(
+        f"--max-output: {why}",
+        hint="write `--max-output 256`, or `--max-output gsm8k=300` for one dataset",
+    )
+
+
+# -- which datasets ------------------------------------------------------------------
 
 
 def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile, ...]:
@@ -197,11 +254,9 @@ def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile,
 
 def _no_such_dataset(name: str, names: Sequence[str]) -> UsageError:
     near = get_close_matches(name, names)
-    hint = (
-        f"did you mean {near[0]}?"
-        if near
-        else f"the profile has: {', '.join(names[:10])}"
-    )
+    hint = f"the profile has: {', '.join(names[:10])}"
+    if near:
+        hint = f"did you mean {near[0]}?"
     return UsageError(f"no such dataset in the profile: {name}", hint=hint)
 
 

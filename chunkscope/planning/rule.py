@@ -1,7 +1,7 @@
 """The length rule: off, conservative or aggressive, and a threshold. No model, no GPU."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, inf
 
@@ -42,7 +42,8 @@ class LengthRule:
 
     def __post_init__(self) -> None:
         for name in ("off_below", "conservative_threshold"):
-            if (tokens := getattr(self, name)) < 1:
+            tokens = getattr(self, name)
+            if tokens < 1:
                 raise UsageError(f"{name} must be at least 1, not {tokens}")
         if not 0 < self.aggressive_factor <= 1:
             factor = self.aggressive_factor
@@ -64,6 +65,11 @@ class Chunks:
     rate: Rate
     median: int | None
     longest: int | None
+
+
+NO_CHUNKS = Chunks(
+    size=None, prompts=0, share=0.0, rate=Rate.DISABLED, median=None, longest=None
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +105,11 @@ def decide(
         raise InputError(
             "there are no prompts to decide on", hint="analyze a dataset with rows"
         )
-    by_rule = (
-        Mode.CONSERVATIVE if p95 < rule.conservative_threshold else Mode.AGGRESSIVE
-    )
+    by_rule = Mode.AGGRESSIVE
     if longest < rule.off_below:
         by_rule = Mode.OFF
+    elif p95 < rule.conservative_threshold:
+        by_rule = Mode.CONSERVATIVE
     thresholds = {
         Mode.OFF: None,
         Mode.CONSERVATIVE: rule.conservative_threshold,
@@ -124,16 +130,23 @@ def decide(
 
 
 def chunked(lengths: LengthHistogram, size: int | None, most: float = inf) -> Chunks:
-    """Which prompts, if they have at `most` so many tokens, a chunk size splits into how many."""
-    counts = lengths.counts.items() if size is not None else ()
-    long = LengthHistogram({n: many for n, many in counts if (size or 0) < n <= most})
+    """Which prompts, of at most `most` tokens, a chunk size splits into how many."""
+    if size is None:
+        return NO_CHUNKS
+    counts = {}
+    for tokens, count in lengths.counts.items():
+        if size < tokens <= most:
+            counts[tokens] = count
+    long = LengthHistogram(counts)
     median, longest = long.percentile(50), long.max
-    rate = Rate.ALWAYS_ON if long.count == lengths.count else Rate.SELECTIVE
+    if median is None or longest is None:
+        return replace(NO_CHUNKS, size=size)
+    every = long.count == lengths.count
     return Chunks(
         size=size,
         prompts=long.count,
-        share=long.count / lengths.count if lengths.count else 0.0,
-        rate=rate if long.count else Rate.DISABLED,
-        median=ceil(median / size) if median and size else None,
-        longest=ceil(longest / size) if longest and size else None,
+        share=long.count / lengths.count,
+        rate=Rate.ALWAYS_ON if every else Rate.SELECTIVE,
+        median=ceil(median / size),
+        longest=ceil(longest / size),
     )

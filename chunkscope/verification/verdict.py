@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chunkscope.artefacts.figures import BY_KEY, MAKESPAN, TIGHTEST_LIMIT, Figure
-from chunkscope.planning.choose import WORTH, WORTH_ROOM
+from chunkscope.planning.search import WORTH, WORTH_ROOM
 from chunkscope.simulation.workload import BATCH
 from chunkscope.verification.result import (
     DEFAULT,

@@ -15,7 +15,7 @@ from chunkscope.models import find_model, known_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
-from chunkscope.planning.simulator import draw
+from chunkscope.planning.drawing import draw
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import simulate
 from chunkscope.simulation.slo import Slo

@@ -207,9 +207,7 @@ def test_how_much_longer_measured_gaps_were_than_predicted():
             shape=find_model(verification.model.name.removeprefix("./")),
             gpu=find_gpu("h200"),
         )
-        simulator = Simulator(
-            request=PlanRequest(), deployment=engine, workload=workload
-        )
+        simulator = Simulator(request=PlanRequest(), engine=engine, workload=workload)
         worst = most[workload.arrivals != "batch"]
         for run in verification.runs:
             settings = Settings.of(run.engine).over(run.settings)

@@ -8,10 +8,11 @@ from functools import cache
 import pytest
 
 from chunkscope.errors import InputError
-from chunkscope.planning.choose import search
+from chunkscope.planning.case import Case
+from chunkscope.planning.grid import best_of_grid
 from chunkscope.planning.plan import AdviceKind, Plan
-from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
+from chunkscope.planning.search import Search
 from chunkscope.planning.simulator import Simulator
 from chunkscope.report.words.plan import answer as advice
 from tests.build import LONG, MIXED, advised, profile
@@ -57,9 +58,11 @@ def test_a_setting_that_keeps_a_limit_which_vllms_own_breaks_is_chosen(monkeypat
     assert "256 instead of 8,192" in (tight := advice(served("itl_p99=20ms", "12/s")))
     assert "to first token grows from" in tight
     # At 0.18/s none was to keep them, and 0.198/s would do: some of the requests had found less.
-    monkeypatch.setattr("chunkscope.planning.choose._finalist", lambda p: p.default)
     monkeypatch.setattr(
-        "chunkscope.planning.choose.fastest", lambda _: (made.effective, 1.0)
+        "chunkscope.planning.search.best_settings", lambda search: search.case.default
+    )
+    monkeypatch.setattr(
+        "chunkscope.planning.search.highest_rate_setting", lambda _: made.effective
     )
     assert served.__wrapped__(limits).advice.settings == made.advice.settings
 
@@ -81,9 +84,9 @@ def test_budget_and_requests_at_once_are_searched_together():
 @pytest.mark.parametrize(("version", "known"), [("0.30", False), ("0.32", True)])
 def test_what_0_31_brought_is_tried_where_it_is_known(version, known):
     made = served("ttft_p95=1s,itl_p99=40ms", vllm_version=version)
-    problem = Problem.of(DATA, made.request, made.deployment)
-    search(problem.simulator(), problem.default)
-    tried = problem.simulator().runs
+    search = Search(Case.of(DATA, made.request, made.deployment))
+    best_of_grid(search.whole, search.case.default)
+    tried = search.whole.runs
     assert any(one.long_prefill_token_threshold_adaptive for one in tried) is known
 
 
@@ -93,16 +96,13 @@ def test_at_twice_the_rate_that_is_served_many_wait():
         served("ttft_p95=2s", max_output=256),
         profile(data=range(100, 300, 4)),
     )
-    at_once = Problem.of(
-        short, replace(made.request, arrivals="batch", slo=()), made.deployment
-    )
-    default, count = at_once.default, 2_000
-    batch = replace(
-        at_once, request=replace(at_once.request, requests=count)
-    ).simulator()
-    twice = f"{2 * count / batch.attempt(default).figures.makespan_s}/s"
+    count = 2_000
+    batch = replace(made.request, arrivals="batch", slo=(), requests=count)
+    at_once = Search(Case.of(short, batch, made.deployment))
+    default = at_once.case.default
+    twice = f"{2 * count / at_once.whole.attempt(default).figures.makespan_s}/s"
     served_twice = replace(made.request, arrivals=twice, requests=None)
-    run = Problem.of(short, served_twice, made.deployment).simulator().attempt(default)
+    run = Search(Case.of(short, served_twice, made.deployment)).whole.attempt(default)
     assert run.queue_grows
     assert not run.slo.is_met
 
@@ -186,8 +186,9 @@ IMPOSSIBLE = (
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    for module in ("simulator", "predict"):
-        monkeypatch.setattr(f"chunkscope.planning.{module}.OPEN_REQUESTS", (100, 100))
+    for module in ("drawing", "predict"):
+        monkeypatch.setattr(f"chunkscope.planning.{module}.FEWEST_AT_A_RATE", 100)
+    monkeypatch.setattr("chunkscope.planning.drawing.MOST_AT_A_RATE", 100)
     DATA.save(tmp_path / "reports" / "profile.json")
     return tmp_path
 

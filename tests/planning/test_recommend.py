@@ -15,12 +15,12 @@ from chunkscope.hardware.gpus import find_gpu
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.models import MODELS, find_model
-from chunkscope.planning.choose import WORTH, by_simulation
+from chunkscope.planning.case import Case
 from chunkscope.planning.plan import BEST, DEFAULT, AdviceKind, Basis, Plan
 from chunkscope.planning.predict import SimulateOptions, predict
-from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.rule import LengthRule
+from chunkscope.planning.search import WORTH, Search, advise
 from chunkscope.planning.simulator import NEAR
 from chunkscope.prompts.harness.log import AS_LOGGED, LONGEST_FIRST, LogSummary
 from chunkscope.report.plan import sections
@@ -97,15 +97,15 @@ def test_what_is_chosen_is_not_beaten_by_a_row_of_its_own_table(
     )
     beats = theirs.makespan_s < ours.makespan_s
     assert not beats or made.advice.gain < WORTH or made.advice.least_gain <= 0
-    problem = replace(
-        Problem.of(data, made.request, made.deployment), needed=made.advice.needed
-    )
-    by_simulation(problem)
-    part, best = problem.part, made.tried[-1].settings
+    case = Case.of(data, made.request, made.deployment)
+    search = Search(replace(case, needed=made.advice.needed))
+    advise(search)
+    part, best = search.part, made.tried[-1].settings
     gap = part.attempt(best).figures.itl_s.max
-    assert len(part.running()) > 5
-    for other, run in part.running().items():
-        times = part.against(other, best)
+    running = {settings: run for settings, run in part.runs.items() if run}
+    assert len(running) > 5
+    for other, run in running.items():
+        times = part.cost(other) / part.cost(best)
         assert times >= 1 / (1 + NEAR), "of all that was searched"
         assert times > 1 or run.figures.itl_s.max >= gap, (
             f"a tie has the longer gap: {other}"
@@ -230,7 +230,7 @@ def test_the_cost_is_known_before_the_run_with_its_range():
 
 
 def test_more_prompts_than_are_simulated_cost_in_proportion(monkeypatch):
-    monkeypatch.setattr("chunkscope.planning.simulator.MOST_REQUESTS", 400)
+    monkeypatch.setattr("chunkscope.planning.drawing.MOST_REQUESTS", 400)
     few, many = (recommend(profile(data=[100] * n), model="qwen3-8b", gpu="h200", max_output=8)
                  for n in (400, 1_200))  # fmt: skip
     assert many.run.requests == few.run.requests == 400
@@ -513,7 +513,6 @@ def test_a_kv_cache_of_8_bits_holds_twice_as_much_and_is_set():
         {"max_model_len": 10**7},
         {"kv_cache_dtype": "fp4"},
         {"task": "speed"},
-        {"objective": "latency"},
         {"arrivals": "4/s"},
         {"slo": "ttft=1s"},
         {"slo": "ttft_p95=1s", "arrivals": "often"},

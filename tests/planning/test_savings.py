@@ -7,10 +7,9 @@ import pytest
 
 import chunkscope
 from chunkscope.artefacts.artefact import Numbers, built, plain
-from chunkscope.lengths.content import Content
 from chunkscope.planning.plan import Plan, Saving
 from chunkscope.planning.recommend import recommend
-from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse, Scoring
+from chunkscope.prefixes.reuse import NearMiss, PrefixReuse, Scoring
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LogSummary
 from chunkscope.report.words.plan import saving as words
@@ -96,46 +95,6 @@ def test_an_early_difference_is_named_with_what_it_loses_and_three_savings_are_a
     assert "on Monday" in words(one)
     assert len(plan.savings) == 3
     assert built(Plan, plain(plan)) == plan
-
-
-def test_an_order_that_the_cache_likes_better_is_a_saving_at_the_plans_cache_size():
-    sizes = (
-        CachedAt(
-            kv_tokens=10_000, cached_tokens=1_000, best_order_cached_tokens=31_000
-        ),
-        CachedAt(
-            kv_tokens=1 << 40, cached_tokens=40_000, best_order_cached_tokens=40_000
-        ),
-    )
-    prefixes = reuse(capacities=sizes)
-    assert (
-        saved(planned(dataset("a", LENGTHS, prefixes=prefixes)), "better_order").tokens
-        == 30_000
-    )
-    plan = planned(dataset("a", LENGTHS, prefixes=prefixes, sharing=PAIRS))
-    assert saved(plan, "better_order").tokens == 31_000 - SERVED, (
-        "found in the order of the data"
-    )
-
-
-def test_rows_that_occur_twice_are_a_saving_unless_a_harness_repeats_them():
-    content = Content.of([{"q": n % 60} for n in range(80)])
-    one = saved(planned(dataset("a", LENGTHS, content=content)), "repeated_rows")
-    assert (one.values["rows"], one.tokens) == (20, 14_000)
-    cached = saved(
-        planned(dataset("a", LENGTHS, content=content, sharing=PAIRS)), "repeated_rows"
-    )
-    assert cached.tokens == 14_000 - SERVED
-    assert cached.hours < one.hours, "what the prefix cache serves anyway is no saving"
-    same = planned(dataset("a", [9] * 80, content=Content.of([{"q": 1}] * 80)))
-    assert saved(same, "repeated_rows").hours < 0.9 * same.cost.hours, (
-        "one alone takes its time"
-    )
-    log = LogSummary(harness="x", documents=80, requests=80)
-    for no_copies in ({"log": log}, {"kind": "lengths"}):
-        assert (
-            planned(dataset("a", LENGTHS, content=content, **no_copies)).savings == ()
-        )
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.models import MODELS
+from chunkscope.planning.drawing import draw
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
-from chunkscope.planning.simulator import Simulator, draw
+from chunkscope.planning.simulator import Simulator
 from chunkscope.verification.result import Machine
 from chunkscope.verification.verify import with_prediction
 from chunkscope.vllm.settings import Settings
@@ -42,9 +43,7 @@ def test_recommend_simulate_verify_and_the_gate_give_the_same_figures_for_every_
     workload = draw(
         plan.request, plan.deployment, DATA.datasets, plan.effective.max_model_len
     )
-    gate = Simulator(
-        request=plan.request, deployment=plan.deployment, workload=workload
-    )
+    gate = Simulator(request=plan.request, engine=plan.deployment, workload=workload)
     assert gate.attempt(plan.effective).figures == plan.run.figures
     run = build.run("plan", settings=plan.settings, engine=plan.effective.given())
     machine = Machine(device="cuda", gpu=plan.gpu.title, vllm="0.32.0")
@@ -76,7 +75,7 @@ def test_a_setting_is_simulated_once_and_what_cannot_run_is_none():
     plan = advised(SHORT)
     workload = draw(plan.request, plan.deployment, DATA.datasets, 16_384)
     simulator = Simulator(
-        request=plan.request, deployment=plan.deployment, workload=workload
+        request=plan.request, engine=plan.deployment, workload=workload
     )
     base = Settings(max_model_len=16_384)
     assert simulator.attempt(base) is simulator.attempt(base)

@@ -101,7 +101,6 @@ SENTENCES: dict[str, Template] = {
     "early_difference": "{dataset}: about {prompts:prompt} are the same except near the start "
     '("{text}", "{other}"); move that part to the end',
     "better_order": "{dataset}: send prompts with the same start one after the other",
-    "repeated_rows": "{dataset}: {rows:row} seen before; send each once, unless meant (avg@k)",
     "few_in_flight": "[harness?{harness}|The client] sends {concurrency:request} at once; send "
     "{enough} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)",
     # arguments
