@@ -23,7 +23,7 @@ def requests_in(folder: Path) -> dict[str, list]:
     for source in discover([str(folder)], options=ReadOptions())[0]:
         log = read_log(source)
         assert not log.bad
-        found[log.log.task] += log.requests
+        found[log.summary.task] += log.requests
     return found
 
 

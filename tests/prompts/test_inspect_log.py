@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 import chunkscope
 from chunkscope.prompts.chat import conversation
-from chunkscope.prompts.harness import inspect_log
+from chunkscope.prompts.harness import inspect_file
 from tests.prompts.inspect_logs import (
     DEFLATE,
     ZSTD,
@@ -238,7 +238,7 @@ def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(
     ]
     path = write_eval(tmp_path / "a.eval", *samples)
     assert "".join(words for (words,) in said(read(path))) == "0a1a2a3a0b1b2b3b"
-    monkeypatch.setattr(inspect_log, "SORTED_BYTES", 1)
+    monkeypatch.setattr(inspect_file, "SORTED_BYTES", 1)
     assert "".join(words for (words,) in said(read(path))) == "0a0b1a1b2a2b3a3b"
 
 

@@ -40,7 +40,7 @@ def test_a_document_is_counted_once_whatever_the_filters(tmp_path: Path) -> None
     assert [request.prompt for request in found.requests] == [
         f"question {n}" for n in range(3)
     ]
-    assert (found.positions, found.log.documents, found.bad) == ([1, 2, 3], 3, [])
+    assert (found.positions, found.summary.documents, found.bad) == ([1, 2, 3], 3, [])
 
 
 def test_repeats_and_choices_are_requests(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_all_tasks_of_a_file_that_holds_several_count(tmp_path: Path) -> None:
     assert [request.kind for request in found.requests] == ["likelihood"] * 2 + [
         "generate"
     ] * 2
-    assert (found.log.documents, found.bad) == (4, [])
+    assert (found.summary.documents, found.bad) == (4, [])
 
 
 BAD = [
