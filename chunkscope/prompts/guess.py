@@ -391,7 +391,9 @@ class Guess:
             [name for name in chat.TOOL_FIELDS if name in self.keys],
         )
         as_json = [
-            n for n in known if sum(chat.holds_functions(n, r) for r in self.head) > half
+            n
+            for n in known
+            if sum(chat.holds_functions(n, r) for r in self.head) > half
         ][:1]
         as_json += self.tables
         more, notes = self._companions(own, [(name,) for name in as_json])

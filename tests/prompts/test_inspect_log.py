@@ -12,6 +12,8 @@ from transformers import AutoTokenizer
 import chunkscope
 from chunkscope.prompts.chat import conversation
 from chunkscope.prompts.harness import inspect_file
+from chunkscope.sources.base import DataError
+from tests.prompts.helpers import ReadLog, read_log
 from tests.prompts.inspect_logs import (
     DEFLATE,
     ZSTD,
@@ -32,7 +34,7 @@ def said(log: Read) -> list[list[Any]]:
     return [[message["content"] for message in row["messages"]] for row in log.records]
 
 
-# --- real logs ------------------------------------------------------------------------------------
+# --- real logs ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def as_sent(message: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-# --- forms ----------------------------------------------------------------------------------------
+# --- forms ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", [0, DEFLATE, ZSTD])
@@ -115,7 +117,7 @@ def test_a_log_is_known_by_what_is_in_it_not_by_its_name(tmp_path: Path) -> None
     assert read(tmp_path / "other.json").format == "json"
 
 
-# --- what counts ----------------------------------------------------------------------------------
+# --- what counts ----------------------------------------------------------------------
 
 
 def test_every_call_counts_but_those_that_inspect_had_in_its_cache(
@@ -242,7 +244,125 @@ def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(
     assert "".join(words for (words,) in said(read(path))) == "0a0b1a1b2a2b3a3b"
 
 
-# --- bad input ------------------------------------------------------------------------------------
+# --- sessions -------------------------------------------------------------------------
+
+
+def pauses(log: ReadLog) -> list[tuple[str, int, float | None]]:
+    sessions = [request.session for request in log.requests]
+    return [(turn.session, turn.number, turn.pause_s) for turn in sessions]
+
+
+def test_the_turns_of_a_sample_are_a_session_with_the_time_between_them(tmp_path):
+    """Ends are logged as `completed`; a pause is the time of a tool."""
+    first = event("a", at=1, completed="2026-11-15T12:00:03+00:00")
+    second = event("a", "b", at=7, completed="2026-11-15T12:00:09+00:00")
+    third = event("a", "b", "c", at=9)
+    meanwhile = sample("x", event("else", at=5))
+    log = read_log(
+        write_eval(tmp_path / "a.eval", sample(1, first, second, third), meanwhile)
+    )
+    assert pauses(log) == [
+        ("1 epoch 1", 1, None),
+        ("x epoch 1", 1, None),
+        ("1 epoch 1", 2, 4.0),
+        ("1 epoch 1", 3, 0.0),
+    ]
+
+
+def test_what_a_sample_waited_for_a_connection_is_no_pause(tmp_path) -> None:
+    first = event("a", at=1, working_start=1.0, working_time=2.0)
+    second = event("b", at=50, working_start=4.5, working_time=1.0)
+    log = read_log(write_eval(tmp_path / "a.eval", sample(1, first, second)))
+    assert [pause for _, _, pause in pauses(log)] == [None, 1.5]
+
+
+def test_requests_that_overlap_have_no_pause(tmp_path) -> None:
+    first = event("a", at=1, working_start=1.0, working_time=2.0)
+    second = event("b", at=2, working_start=2.0, working_time=1.0)
+    log = read_log(write_eval(tmp_path / "a.eval", sample(1, first, second)))
+    assert [pause for _, _, pause in pauses(log)] == [None, 0.0]
+
+
+def test_a_log_without_times_of_its_answers_has_no_pauses(tmp_path) -> None:
+    log = read_log(
+        write_eval(tmp_path / "a.eval", sample(1, event("a"), event("b", at=1)))
+    )
+    assert pauses(log) == [("1 epoch 1", 1, None), ("1 epoch 1", 2, None)]
+
+
+def test_each_try_of_a_sample_is_a_session(tmp_path) -> None:
+    retry = {"message": "timed out", "events": [event("a"), event("b", at=1)]}
+    tried = sample(1, event("a", at=2), error_retries=[retry])
+    log = read_log(write_eval(tmp_path / "a.eval", tried))
+    assert [(name, number) for name, number, _ in pauses(log)] == [
+        ("1 epoch 1", 1),
+        ("1 epoch 1", 2),
+        ("1 epoch 1 try 2", 1),
+    ]
+
+
+def test_the_turns_of_a_real_agent_are_its_sessions(shared) -> None:
+    """Ten samples of three requests; its calculator answers in well under a second."""
+    (path,) = (shared / REAL).glob("*21-00-00_gsm8k-agent*")
+    log = read_log(path)
+    sessions = Counter(request.session.session for request in log.requests)
+    assert list(sessions.values()) == [3] * 10
+    for request in log.requests:
+        turn = request.session
+        assert (turn.pause_s is None) == (turn.number == 1)
+        assert turn.number == 1 or 0 < turn.pause_s < 1
+
+
+def test_messages_are_counted_for_a_tokenizer_and_usage_is_there_too(tmp_path) -> None:
+    path = write_eval(tmp_path / "a.eval", sample(1, event("hi", usage=10)))
+    (counted,) = read_log(path, counts_texts=True).requests
+    assert counted.prompt.messages == [{"role": "user", "content": "hi"}]
+    assert (counted.logged_tokens, counted.output) == (10, 2)
+    (logged,) = read_log(path).requests
+    assert (logged.prompt, logged.logged_tokens, logged.output) == (10, 10, 2)
+
+
+# --- several models -------------------------------------------------------------------
+
+
+def graded(folder: Path) -> Path:
+    """A log of an agent and its grader."""
+    agent = event("asked", at=1, completed="2026-11-15T12:00:02+00:00")
+    grader = event("graded", at=3, model="openai/gpt", role="grader")
+    again = event("again", at=6)
+    return write_eval(folder / "a.eval", sample(1, agent, grader, again))
+
+
+def prompts_of(log: ReadLog) -> list[str]:
+    return [request.prompt.messages[-1]["content"] for request in log.requests]
+
+
+def test_a_log_of_several_models_asks_for_one(tmp_path) -> None:
+    with pytest.raises(DataError, match="vllm/m, openai/gpt") as raised:
+        read_log(graded(tmp_path))
+    assert "--log-model NAME" in raised.value.hint
+
+
+@pytest.mark.parametrize("name", ["openai/gpt", "gpt"])
+def test_the_model_that_is_named_is_counted(tmp_path, name) -> None:
+    log = read_log(graded(tmp_path), log_model=name)
+    assert prompts_of(log) == ["graded"]
+    (note,) = log.log.notes()
+    assert (note.code, note.values["models"]) == ("other_models", ["vllm/m (2)"])
+
+
+def test_a_pause_holds_what_other_models_did(tmp_path) -> None:
+    log = read_log(graded(tmp_path), log_model="vllm/m")
+    assert prompts_of(log) == ["asked", "again"]
+    assert pauses(log) == [("1 epoch 1", 1, None), ("1 epoch 1", 2, 4.0)]
+
+
+def test_a_model_that_is_not_in_the_log_is_an_error(tmp_path) -> None:
+    with pytest.raises(DataError, match="other/model.*vllm/m, openai/gpt"):
+        read_log(graded(tmp_path), log_model="other/model")
+
+
+# --- bad input ------------------------------------------------------------------------
 
 GOOD = sample("good", event("fine"))
 

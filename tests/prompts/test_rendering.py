@@ -97,7 +97,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# --- lm-eval --------------------------------------------------------------------------------------
+# --- lm-eval --------------------------------------------------------------------------
 
 # It would read the 14,000 files of its own tasks first, each time.
 OWN_TASKS_ONLY = """import functools
@@ -218,12 +218,13 @@ def test_what_cannot_be_rendered_is_a_sentence(outcomes: list[dict]) -> None:
     assert [error.exit_code for error in errors] == [3, 4, 3, 3, 3]
     assert "KeyError: 'no such key'" in coded.message
     assert "broken.py, line 2" in coded.hint
-    assert "load_dataset('nobody/nothing', 'main')" in no_set.hint
+    assert "nobody/nothing" in no_set.message
+    assert "load_dataset" in no_set.hint
     assert "tokenizer tasks" in no_chat.message
     assert "RuntimeError: no data today" in raises.message
 
 
-# --- Inspect --------------------------------------------------------------------------------------
+# --- Inspect --------------------------------------------------------------------------
 
 INSPECT = """from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
@@ -273,7 +274,7 @@ def test_an_inspect_task_is_rendered_through_its_mock_model(
     assert "inspect:" in run.err, "that code is run is said"
 
 
-# --- without a harness ----------------------------------------------------------------------------
+# --- without a harness ----------------------------------------------------------------
 
 
 @pytest.fixture

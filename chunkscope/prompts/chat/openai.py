@@ -89,6 +89,8 @@ def _part(part: object, number: int) -> Part | None:
     if not isinstance(part, dict):
         raise wrong_type(part, "content[]", "object", message=number)
     kind = part.get("type") or _kind_of_untyped(part)
+    if not isinstance(kind, str):
+        raise wrong_type(kind, "content[].type", "text", message=number)
     if kind in MEDIA_PARTS:
         return {"type": MEDIA_PARTS[kind]}
     if kind not in TEXT_PARTS:

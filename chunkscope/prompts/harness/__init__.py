@@ -1,5 +1,7 @@
 """What harnesses sent: their logs, recognised by the keys of their rows, and their tasks."""
 
+from collections.abc import Callable
+
 from chunkscope.prompts.harness import (
     evalscope,
     helm,
@@ -12,13 +14,20 @@ from chunkscope.prompts.harness import (
 from chunkscope.prompts.harness.log import HarnessLog, LogStart
 from chunkscope.sources.reader import Format, register
 
-HARNESSES = (inspect_log, lm_eval, helm, lighteval, opencompass, evalscope)
+RECOGNISERS: tuple[Callable[[LogStart], HarnessLog | None], ...] = (
+    inspect_log.recognise,
+    lm_eval.recognise,
+    helm.recognise,
+    lighteval.recognise,
+    opencompass.recognise,
+    evalscope.recognise,
+)
 
 
 def recognise_log(start: LogStart) -> HarnessLog | None:
     """The log that a file is, or None. Raises DataError for one that cannot be read."""
-    for harness in HARNESSES:
-        log = harness.recognise(start)
+    for recognise in RECOGNISERS:
+        log = recognise(start)
         if log is not None:
             return log
     return None

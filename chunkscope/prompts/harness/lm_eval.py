@@ -53,7 +53,7 @@ SAMPLES_NAME = re.compile(
 )
 
 
-# --- the results of the run ---------------------------------------------------------------------
+# --- the results of the run -----------------------------------------------------------
 
 
 def skip_reason(file: Path, start: bytes) -> str | None:
@@ -156,7 +156,7 @@ def is_api(config: dict[str, Any]) -> bool:
     return "completions" in str(config.get("model"))
 
 
-# --- the log ------------------------------------------------------------------------------------
+# --- the log --------------------------------------------------------------------------
 
 
 def recognise(start: LogStart) -> HarnessLog | None:
