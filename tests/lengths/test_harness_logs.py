@@ -1,4 +1,6 @@
-"""Logs of real harnesses: the requests found are those that were sent, no more and no fewer."""
+"""Logs of real harnesses: the requests found are those that were sent, no more and no
+fewer.
+"""
 
 import json
 from collections import Counter, defaultdict

@@ -1,4 +1,6 @@
-"""What the tests of prompts share: records turned into prompts, logs read to their end."""
+"""What the tests of prompts share: records turned into prompts, logs read to their
+end.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -43,7 +45,9 @@ def codes(notes: Any) -> list[str]:
 
 @dataclass
 class ReadLog:
-    """A harness's log, read to its end; `bad` are the positions of rows that could not be used."""
+    """A harness's log, read to its end; `bad` are the positions of rows that could not
+    be used.
+    """
 
     log: HarnessLog
     requests: list[SentRequest] = field(default_factory=list)

@@ -171,11 +171,14 @@ CLAUDE: dict[str, Any] = {
             {"type": "tool_use", "id": "1", "name": "f", "input": {"city": "Bern"}},
             {"type": "tool_use", "id": "2", "name": "f", "input": {}}]},
         {"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "1", "content": [text("20"), text("C")]},
-            {"type": "tool_result", "tool_use_id": "2", "content": "no", "is_error": True},
+            {"type": "tool_result", "tool_use_id": "1",
+             "content": [text("20"), text("C")]},
+            {"type": "tool_result", "tool_use_id": "2", "content": "no",
+             "is_error": True},
             text("And now?")]},
         {"role": "assistant", "content": [
-            {"type": "thinking", "thinking": "Again.", "signature": "Eq"}, text("Yes.")]},
+            {"type": "thinking", "thinking": "Again.", "signature": "Eq"},
+            text("Yes.")]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "2"}]},
     ],
 }  # fmt: skip
@@ -215,8 +218,10 @@ def test_the_schema_of_a_tool_is_its_parameters_for_anthropic_and_mcp(key) -> No
 
 ITEMS: list[dict[str, Any]] = [
     ASKED,
-    {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Hm."}]},
-    {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"city": "Bern"}'},
+    {"type": "reasoning", "id": "r",
+     "summary": [{"type": "summary_text", "text": "Hm."}]},
+    {"type": "function_call", "call_id": "1", "name": "f",
+     "arguments": '{"city": "Bern"}'},
     {"type": "function_call", "call_id": "2", "name": "f", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "1", "output": "20 C"},
     {"type": "function_call_output", "call_id": "2", "output": "none"},
@@ -465,7 +470,8 @@ def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> N
         {"strict": True, "defer_loading": None, "description": "d", "name": "f"},
     ):
         tools.append({"type": "function", "function": function, "version": 2})
-    # vLLM 0.28 refuses arguments that are no JSON, and takes a list; newer ones take neither.
+    # vLLM 0.28 refuses arguments that are no JSON, and takes a list; newer ones take
+    # neither.
     given = ['{"a": 1}', "null", "", None, {"a": 1}]
     asked = {"tools": tools, "arguments": given, "claude": CLAUDE, "items": ITEMS}
     asked["called"] = CALLED

@@ -1,4 +1,6 @@
-"""Inspect's logs: the requests that were sent, no more and no fewer, whatever the log's form."""
+"""Inspect's logs: the requests that were sent, no more and no fewer, whatever the log's
+form.
+"""
 
 import json
 from collections import Counter
@@ -195,7 +197,7 @@ def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
         ({"usage": {"input_tokens": 9, "input_tokens_cache_read": 0}}, 9),
         ({"usage": {"input_tokens": 1, "input_tokens_cache_read": 8}}, 9),
         ({"usage": {"input_tokens": 9, "input_tokens_cache_read": 8, "output_tokens": 2,
-                    "total_tokens": 11}}, 9),  # an older version: the cached ones are in it
+                    "total_tokens": 11}}, 9),  # of an older version, which has them in it
         ({"usage": {"input_tokens": 50}, "input_context_tokens": 9}, 9),
         ({"usage": {"input_tokens": -1}}, None),
         ({"usage": None}, None),
@@ -358,7 +360,7 @@ def test_a_pause_holds_what_other_models_did(tmp_path) -> None:
 
 
 def test_a_model_that_is_not_in_the_log_is_an_error(tmp_path) -> None:
-    with pytest.raises(DataError, match="other/model.*vllm/m, openai/gpt"):
+    with pytest.raises(DataError, match=r"other/model.*vllm/m, openai/gpt"):
         read_log(graded(tmp_path), log_model="other/model")
 
 

@@ -47,7 +47,9 @@ def sent_of(request: SentRequest) -> Sent:
 
 @dataclass(frozen=True)
 class Case:
-    """A document, or a list of lines; what was sent; which rows are bad; what the log says."""
+    """A document, or a list of lines; what was sent; which rows are bad; what the log
+    says.
+    """
 
     content: Any
     sent: list[Sent]

@@ -1,7 +1,8 @@
-"""Chats: whatever form a row has them in, they become what vLLM's server gives a chat template.
+"""Chats: whatever form a row has them in, they become what vLLM's server gives a chat
+template.
 
-Read are OpenAI's messages, Anthropic's, ShareGPT's turns and items of /v1/responses. They are
-written down as the server of the newest known vLLM writes them.
+Read are OpenAI's messages, Anthropic's, ShareGPT's turns and items of /v1/responses.
+They are written down as the server of the newest known vLLM writes them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,7 +112,8 @@ def _converted(message: Message, number: int) -> list[Message]:
 def plain_conversations(
     values: Sequence[object], rows: Sequence[object]
 ) -> list[Conversation]:
-    """A conversation of each row, if all of them are texts of the usual roles; else none.
+    """A conversation of each row, if all of them are texts of the usual roles; else
+    none.
 
     Nearly all chats are like that, and are taken as they are.
     """

@@ -33,8 +33,8 @@ def _is_block(part: object) -> bool:
 def from_anthropic(message: Message) -> list[Message]:
     """OpenAI's messages, as vLLM makes them.
 
-    Results of tools are messages of their own, before what the user says. Calls and thoughts
-    stand beside the content.
+    Results of tools are messages of their own, before what the user says. Calls and
+    thoughts stand beside the content.
     """
     results: list[Message] = []
     calls: list[dict[str, Any]] = []

@@ -1,4 +1,6 @@
-"""A chat as a chat template gets it: messages whose content is a text or a list of parts."""
+"""A chat as a chat template gets it: messages whose content is a text or a list of
+parts.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +67,8 @@ def _as_parts(message: Message) -> Content:
 def without_developers(chat: Conversation) -> list[Message]:
     """The messages for a template that does not know developers.
 
-    All that developers and systems say becomes one system message, the first, as in vLLM.
+    All that developers and systems say becomes one system message, the first, as in
+    vLLM.
     """
     if all(message["role"] != "developer" for message in chat.messages):
         return chat.messages

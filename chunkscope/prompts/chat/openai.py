@@ -1,4 +1,6 @@
-"""OpenAI's messages, of which only what vLLM's server passes on to a chat template is kept."""
+"""OpenAI's messages, of which only what vLLM's server passes on to a chat template is
+kept.
+"""
 
 import json
 from typing import Any
@@ -32,7 +34,9 @@ TEXT_PARTS = {
 
 
 def openai_message(message: Message, number: int) -> Message:
-    """A message as vLLM's server renders it. Raises DataError, which names its number."""
+    """A message as vLLM's server renders it. Raises DataError, which names its
+    number.
+    """
     role = _role(message, number)
     written: Message = {"role": role, "content": _content(message, number)}
     if role == "assistant":
@@ -121,7 +125,9 @@ def _tool_calls(message: Message, number: int) -> Message:
 
 
 def _tool_call(call: object, number: int) -> dict[str, Any]:
-    """A call with its keys in the order of vLLM's request, which templates may write down."""
+    """A call with its keys in the order of vLLM's request, which templates may write
+    down.
+    """
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(call, dict) or not isinstance(function, dict):
         raise wrong_type(function, "tool_calls[].function", "object", message=number)
@@ -131,7 +137,9 @@ def _tool_call(call: object, number: int) -> dict[str, Any]:
 
 
 def _arguments(arguments: object) -> dict[str, Any]:
-    """As an object. vLLM takes what is no object in JSON for a call without arguments."""
+    """As an object. vLLM takes what is no object in JSON for a call without
+    arguments.
+    """
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)

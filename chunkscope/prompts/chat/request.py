@@ -1,4 +1,6 @@
-"""What stands beside the messages in a row: tools, a system prompt, arguments of the template."""
+"""What stands beside the messages in a row: tools, a system prompt, arguments of the
+template.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -56,7 +58,9 @@ def system_message(row: Row) -> Message | None:
 
 
 def tools_of(row: Row) -> list[Tool] | None:
-    """The tools that a request offers. Raises DataError where vLLM would refuse them."""
+    """The tools that a request offers. Raises DataError where vLLM would refuse
+    them.
+    """
     if holds_functions(BFCL_TOOLS, row):
         raise DataError("tools_not_read", field=BFCL_TOOLS)
     for name in TOOL_FIELDS:
@@ -74,7 +78,9 @@ def tools_of(row: Row) -> list[Tool] | None:
 
 
 def holds_functions(name: str, row: object) -> bool:
-    """Whether a field holds descriptions of functions; one of that name may be something else."""
+    """Whether a field holds descriptions of functions; one of that name may be
+    something else.
+    """
     value = json_in(row.get(name)) if isinstance(row, Mapping) else None
     tools = value if isinstance(value, list) else [value]
     for tool in tools:
@@ -91,32 +97,40 @@ def _tool(tool: object) -> Tool:
     if not isinstance(tool, dict):
         raise wrong_type(tool, "tools[]", "object")
     if "function" not in tool and "name" in tool:
-        flat = {key: value for key, value in tool.items() if key != "type"}
-        tool = {"function": _with_usual_names(flat)}
+        tool = {"function": _with_usual_names(tool)}
     function = tool.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise DataError("unnamed_tool")
     if tool.get("type", "function") != "function":
         raise DataError("unknown_tool", type=shorten(tool["type"]))
     deferred = tool.get("defer_loading")
+    if deferred is None:
+        return {"type": "function", "function": _function(function)}
     if function.get("defer_loading") is None:
         function = {**function, "defer_loading": deferred}
+    described = _function(function)
+    return {"type": "function", "function": described, "defer_loading": deferred}
+
+
+def _function(function: Tool) -> Tool:
     described = {key: function.get(key) for key in FUNCTION_KEYS}
     for key in OPTIONAL_FUNCTION_KEYS:
         if function.get(key) is not None:
             described[key] = function[key]
-    written: Tool = {"type": "function", "function": described}
-    if deferred is not None:
-        written["defer_loading"] = deferred
-    return written
+    return described
 
 
-def _with_usual_names(function: Tool) -> Tool:
-    return {PARAMETER_NAMES.get(key, key): value for key, value in function.items()}
+def _with_usual_names(tool: Tool) -> Tool:
+    """A function that is described without an object around it."""
+    function = {PARAMETER_NAMES.get(key, key): value for key, value in tool.items()}
+    function.pop("type", None)
+    return function
 
 
 def template_kwargs(row: Row) -> dict[str, Any]:
-    """What a template gets beside messages and tools. Raises DataError as vLLM refuses it."""
+    """What a template gets beside messages and tools. Raises DataError as vLLM refuses
+    it.
+    """
     kwargs = json_in(row.get("chat_template_kwargs")) or {}
     if not isinstance(kwargs, dict):
         raise wrong_type(kwargs, "chat_template_kwargs", "object")

@@ -1,4 +1,6 @@
-"""Items of OpenAI's /v1/responses, several of which may be one message of an assistant."""
+"""Items of OpenAI's /v1/responses, several of which may be one message of an
+assistant.
+"""
 
 from typing import Any
 
@@ -43,7 +45,9 @@ def _reasoning(item: Message) -> Any:
 
 
 def together(last: Message, item: Message) -> Message | None:
-    """Both as one message, if vLLM makes one of them: of what an assistant thinks, says and calls."""
+    """Both as one message, if vLLM makes one of them: of what an assistant thinks, says
+    and calls.
+    """
     if last.get("role") != "assistant" or item.get("role") != "assistant":
         return None
     for key in ("reasoning", "content", "tool_calls"):

@@ -1,4 +1,6 @@
-"""What harnesses sent: their logs, recognised by the keys of their rows, and their tasks."""
+"""What harnesses sent: their logs, recognised by the keys of their rows, and their
+tasks.
+"""
 
 from collections.abc import Callable
 

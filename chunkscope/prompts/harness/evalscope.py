@@ -1,4 +1,6 @@
-"""evalscope's predictions: a line per sample, with its messages and the model's output."""
+"""evalscope's predictions: a line per sample, with its messages and the model's
+output.
+"""
 
 from collections.abc import Iterator
 from typing import Any

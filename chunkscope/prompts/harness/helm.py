@@ -1,4 +1,6 @@
-"""HELM's `scenario_state.json`: every request with its result, under `request_states`."""
+"""HELM's `scenario_state.json`: every request with its result, under
+`request_states`.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +31,9 @@ def skip_reason(file: Path, _start: bytes) -> str | None:
 
 
 def states_in(record: Any) -> list[Any]:
-    """Beside a second list, of annotators, `request_states` is not read as the list of rows."""
+    """Beside a second list, of annotators, `request_states` is not read as the list of
+    rows.
+    """
     document = as_dict(record)
     if "adapter_spec" not in document:
         return [record]

@@ -1,7 +1,7 @@
 """Inspect's logs as files: `.eval`, a zip with a member per sample, and `.json`.
 
-A run that died has no `header.json`, but `_journal/start.json` says the same. A record is one
-request; its position is the number of its sample.
+A run that died has no `header.json`, but `_journal/start.json` says the same. A record
+is one request; its position is the number of its sample.
 """
 
 import re
@@ -26,7 +26,8 @@ from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import Archive
 
 FORMAT = "inspect"
-# `2026-11-15T12-57-21-00-00_gsm8k-agent_CFnjzaf7nWSxvEo8jGzffo`: the task is gsm8k-agent.
+# `2026-11-15T12-57-21-00-00_gsm8k-agent_CFnjzaf7nWSxvEo8jGzffo`: the task is
+# gsm8k-agent.
 NAME = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}"
 )

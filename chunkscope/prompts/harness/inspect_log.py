@@ -59,7 +59,9 @@ def models_in(start: LogStart) -> list[str]:
 
 
 def chosen_model(models: list[str], name: str | None) -> str:
-    """The model of that name, with or without its provider; or the only one. Raises DataError."""
+    """The model of that name, with or without its provider; or the only one. Raises
+    DataError.
+    """
     shown = [printable(model[:NAME_CHARS]) for model in models]
     if name is None:
         if len(models) > 1:
@@ -140,8 +142,8 @@ class InspectLog(HarnessLog):
 def pause_between(earlier: EarlierTurn, row: dict[str, Any]) -> float | None:
     """Seconds from the end of the earlier request to the start of this one.
 
-    The sample's working clock leaves out what it waited for a connection. Requests that overlap
-    have no pause between them.
+    The sample's working clock leaves out what it waited for a connection. Requests that
+    overlap have no pause between them.
     """
     if earlier.working_end is not None and row["working_start"] is not None:
         return max(0.0, float(row["working_start"]) - earlier.working_end)

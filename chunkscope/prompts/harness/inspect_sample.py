@@ -1,8 +1,9 @@
 """A sample of an Inspect log: its calls of models, with what they refer to put in.
 
-Every model event was a request: each turn of an agent, each call of a grader, also in a try that
-failed and was repeated. Only what Inspect had in its own cache was never sent. Long texts are kept
-apart (`attachment://...`), and so are messages that requests share (`input_refs`).
+Every model event was a request: each turn of an agent, each call of a grader, also in a
+try that failed and was repeated. Only what Inspect had in its own cache was never sent.
+Long texts are kept apart (`attachment://...`), and so are messages that requests share
+(`input_refs`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,8 +26,8 @@ MESSAGE_KEYS = ("role", "content", "tool_calls", "tool_call_id", "error")
 class ModelEvent:
     """A call of a model, in which try of the sample it was made, and when.
 
-    The working clock of a sample stands still while it waits for others: for a connection, or
-    for a server that refused it.
+    The working clock of a sample stands still while it waits for others: for a
+    connection, or for a server that refused it.
     """
 
     content: Mapping[str, Any]
@@ -55,7 +56,9 @@ class ModelEvent:
 
 
 def model_events(events: Any, attempt: int) -> Iterator[ModelEvent]:
-    """The calls among a transcript's events; older versions put those of a tool inside it."""
+    """The calls among a transcript's events; older versions put those of a tool inside
+    it.
+    """
     for event in map(as_dict, as_list(events)):
         if event.get("event") == "model":
             yield ModelEvent(event, attempt)
@@ -78,7 +81,9 @@ class InspectSample:
             self.model_events += model_events(events, attempt)
 
     def row(self, event: ModelEvent) -> dict[str, Any]:
-        """A request as a row of chat data, with what the server counted. Raises DataError."""
+        """A request as a row of chat data, with what the server counted. Raises
+        DataError.
+        """
         content = event.content
         output = as_dict(content.get("output"))
         usage = as_dict(output.get("usage"))
@@ -198,7 +203,8 @@ def input_tokens(output: Mapping[str, Any], usage: Mapping[str, Any]) -> int | N
     cached += as_count(usage.get("input_tokens_cache_write")) or 0
     if counted is None or not cached:
         return counted
-    # Whether `input_tokens` holds the cached ones differs between versions; the total does not.
+    # Whether `input_tokens` holds the cached ones differs between versions; the total
+    # does not.
     answer = as_count(usage.get("output_tokens"))
     total = as_count(usage.get("total_tokens"))
     if total is not None and answer is not None and total >= answer:

@@ -1,4 +1,6 @@
-"""lighteval's details, since 0.11: a row per document, with the token ids that the model got."""
+"""lighteval's details, since 0.11: a row per document, with the token ids that the
+model got.
+"""
 
 from collections.abc import Iterator
 from typing import Any

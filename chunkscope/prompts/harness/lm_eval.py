@@ -1,7 +1,8 @@
-"""lm-eval's samples: a row per document and filter, with the arguments of each of its requests.
+"""lm-eval's samples: a row per document and filter, with the arguments of each of its
+requests.
 
-A request is counted as lm-eval tokenizes it, and cut where the results of the run, which lie beside
-the samples, say how long it may be.
+A request is counted as lm-eval tokenizes it, and cut where the results of the run,
+which lie beside the samples, say how long it may be.
 """
 
 import json
@@ -139,8 +140,8 @@ def is_before_0_4_10(version: str | None) -> bool:
 def adds_special_tokens(results: dict[str, Any], arguments: dict[str, Any]) -> bool:
     """Whether <s> and the like were added to texts.
 
-    Versions that write their number leave it to the tokenizer. Older ones, and models behind an
-    API, add none unless they are told to.
+    Versions that write their number leave it to the tokenizer. Older ones, and models
+    behind an API, add none unless they are told to.
     """
     option = str(arguments.get("add_bos_token", "")).lower()
     if option in ("true", "false"):
@@ -197,7 +198,9 @@ def header_of(source: Source, results: dict[str, Any]) -> LogHeader:
 
 
 class LmEvalLog(HarnessLog):
-    """A document comes again for each filter, which sends nothing: it is counted once."""
+    """A document comes again for each filter, which sends nothing: it is counted
+    once.
+    """
 
     def __init__(self, header: LogHeader, run: LmEvalRun) -> None:
         super().__init__(header)
@@ -209,8 +212,8 @@ class LmEvalLog(HarnessLog):
         sample = as_dict(row)
         if not sample.keys() >= set(SAMPLE_KEYS):
             raise _no_sample(*SAMPLE_KEYS)
-        # Every filter has the same prompt and the same answers; a file of several tasks has
-        # others under the same number.
+        # Every filter has the same prompt and the same answers; a file of several tasks
+        # has others under the same number.
         document = str(hash(json.dumps([sample[key] for key in SAMPLE_KEYS])))
         if document in self.documents:
             return

@@ -1,12 +1,12 @@
-"""What all harness logs have in common: a request as it was sent, and what a log says of itself.
+"""What all harness logs have in common: requests as they were sent, and a summary.
 
-A log is recognised by the keys of its rows, never by its name. A `HarnessLog` then turns each row
-into the requests that were sent for it: several, one, or none.
+A log is recognised by the keys of its rows, never by its name. A `HarnessLog` then
+turns each row into the requests that were sent for it: several, one, or none.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from chunkscope.artefacts.note import Note
@@ -20,10 +20,11 @@ MOST_COUNT = 10**15  # a larger number is a time stamp or an id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTurn:
-    """Where a request stands in its session, a chain of requests in which each waits for the last.
+    """Where a request stands in its session.
 
-    `pause_s` is the time between the end of the previous request and the start of this one; None
-    for the first turn, and where the log does not say.
+    In a session each request is sent when the one before has ended. `pause_s` is the
+    time between the end of the previous request and the start of this one; None for the
+    first turn, and where the log does not say.
     """
 
     session: str
@@ -35,9 +36,9 @@ class SessionTurn:
 class SentRequest:
     """One request, with what a harness did to it before it reached the model.
 
-    `prompt` is text, messages that a server rendered, or, where the log has token ids or the
-    server's count, that many tokens. `logged_tokens` is the server's count also where `prompt`
-    has the messages.
+    `prompt` is text, messages that a server rendered, or, where the log has token ids
+    or the server's count, that many tokens. `logged_tokens` is the server's count also
+    where `prompt` has the messages.
     """
 
     prompt: str | Conversation | int
@@ -59,7 +60,7 @@ class SentRequest:
     session: SessionTurn | None = None
 
     def sent(self, tokens: int) -> list[int]:
-        """The lengths that reached the model when prompt and continuation are so many tokens."""
+        """The lengths that reached the model, of prompt and continuation together."""
         windows = 1
         if self.window is not None and tokens > self.window:
             # The last window reaches back, so that it is as long as the others.
@@ -86,26 +87,22 @@ class LogHeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSummary:
-    """What a log is: its harness, its task, and how its requests were sent."""
+class LogSummary(LogHeader):
+    """What a log is: its run, and which requests it has."""
 
-    harness: str
-    version: str | None = None
-    task: str | None = None
-    shots: int | None = None
     documents: int
     requests: int
     # How many requests of each kind were sent, and with which output cap.
     kinds: dict[str, int] = field(default_factory=dict)
     output_caps: dict[str, int] = field(default_factory=dict)
-    order: str = AS_LOGGED
     # Asked of the task: nothing was sent yet.
     rendered: bool = False
-    concurrency: int | None = None
 
     @property
     def is_agent(self) -> bool:
-        """Whether samples are chains of requests, each sent when the one before has ended."""
+        """Whether samples are chains of requests, each sent when the one before has
+        ended.
+        """
         return self.harness == "Inspect" and self.requests > self.documents
 
     @property
@@ -133,14 +130,18 @@ class LogStart:
 
 
 class HarnessLog(ABC):
-    """Reads the rows of one log, in order and once; then it can say what was in them."""
+    """Reads the rows of one log, in order and once; then it can say what was in
+    them.
+    """
 
     def __init__(self, header: LogHeader) -> None:
         self.header = header
         self.documents: set[str] = set()
 
     def rows(self, record: Any) -> list[Any]:
-        """The rows of the log in one record: the record, unless it is a whole document."""
+        """The rows of the log in one record: the record, unless it is a whole
+        document.
+        """
         return [record]
 
     @abstractmethod
@@ -158,16 +159,11 @@ class HarnessLog(ABC):
     def summary(self, kinds: dict[str, int], output_caps: dict[str, int]) -> LogSummary:
         """What the whole log is, given the requests that were counted."""
         return LogSummary(
-            harness=self.header.harness,
-            version=self.header.version,
-            task=self.header.task,
-            shots=self.header.shots,
+            **asdict(self.header),
             documents=len(self.documents),
             requests=sum(kinds.values()),
             kinds=kinds,
             output_caps=output_caps,
-            order=self.header.order,
-            concurrency=self.header.concurrency,
         )
 
 
@@ -193,7 +189,9 @@ def as_text(value: Any) -> str | None:
 
 
 def as_count(value: Any) -> int | None:
-    """A whole number, which may be written as text; harnesses write -1 where they do not know."""
+    """A whole number, which may be written as text; harnesses write -1 where they do
+    not know.
+    """
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value) if len(value) < len(str(MOST_COUNT)) - 1 else None
     if type(value) is int and 0 <= value < MOST_COUNT:

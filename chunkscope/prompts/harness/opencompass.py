@@ -1,4 +1,6 @@
-"""OpenCompass's predictions: an object of entries "0", "1", ...; a line each while it is written."""
+"""OpenCompass's predictions: an object of entries "0", "1", ...; a line each while it
+is written.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -77,7 +79,9 @@ def generations(prompt: Any, answer: Any) -> Iterator[SentRequest]:
 
 
 def compass_prompt(value: Any) -> str | Conversation:
-    """Its messages are {"role": "HUMAN", "prompt": ...}; an empty last one is to be filled."""
+    """Its messages are {"role": "HUMAN", "prompt": ...}; an empty last one is to be
+    filled.
+    """
     if not isinstance(value, list) or begins_a_chat(value):
         return as_prompt(value)
     messages = []

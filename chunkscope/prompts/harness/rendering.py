@@ -1,7 +1,9 @@
-"""`lm-eval:gsm8k` and `inspect:file.py@task`: what a task would send, before there is a log.
+"""`lm-eval:gsm8k` and `inspect:file.py@task`: what a task would send, before there is a
+log.
 
-A task is code. It runs only when it is named like that, in a process of its own (`inside/`), which
-writes the harness's own log into a temporary folder; from there on it is read like any log.
+A task is code. It runs only when it is named like that, in a process of its own
+(`inside/`), which writes the harness's own log into a temporary folder; from there on
+it is read like any log.
 """
 
 import json
@@ -49,7 +51,9 @@ class Rendering:
     tell: Tell = lambda _: None
 
     def sources(self, text: str) -> list[Source] | None:
-        """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`; None for anything else."""
+        """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`; None for anything
+        else.
+        """
         harness, colon, names = text.partition(":")
         if harness not in LOG_FORMATS or not colon:
             return None
@@ -105,7 +109,9 @@ def check_over_zero(name: str, value: float | None) -> None:
 
 
 def outcome_in(folder: Path) -> dict[str, Any]:
-    """What the program says came of it; if it says nothing, what it wrote on the way."""
+    """What the program says came of it; if it says nothing, what it wrote on the
+    way.
+    """
     try:
         outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_bytes())
     except (OSError, ValueError):
@@ -127,7 +133,9 @@ def rendered_source(harness: str, log: dict[str, str], folder: Path) -> Source:
 
 
 def run_program(python: str, folder: Path, timeout_s: float) -> int | None:
-    """The exit code, None after a timeout. Nothing that was started is left, however it ends."""
+    """The exit code, None after a timeout. Nothing that was started is left, however it
+    ends.
+    """
     with (folder / "output").open("wb") as output:
         try:
             child = subprocess.Popen(  # noqa: S603
@@ -164,7 +172,7 @@ def failure(text: str, outcome: dict[str, Any], ended: int | None) -> Chunkscope
         return InputError(f"{text}: its process ended with {ended}; {end}")
     return InputError(
         f"{text}: no answer in time, so its process was stopped; {end}",
-        hint="set a longer timeout in chunkscope.toml ([analyze]), or give it less to do "
-        "with --limit N; an agent that waits for a certain answer never ends with a mock "
-        "model",
+        hint="set a longer timeout in chunkscope.toml ([analyze]), or give it less to "
+        "do with --limit N; an agent that waits for a certain answer never ends with a "
+        "mock model",
     )

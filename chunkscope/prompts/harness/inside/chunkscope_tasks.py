@@ -1,12 +1,14 @@
-"""Ask a harness what its tasks would send, and write that down as the harness's own log.
+"""Ask a harness what its tasks would send, and write that down as the harness's own
+log.
 
     python chunkscope_tasks.py FOLDER
 
-FOLDER/request.json says what is wanted. The logs go to FOLDER, and FOLDER/outcome.json says which
-they are, or what went wrong. When stdin ends (it does when chunkscope is gone, however it went),
-everything in this process group ends too.
+FOLDER/request.json says what is wanted. The logs go to FOLDER, and FOLDER/outcome.json
+says which they are, or what went wrong. When stdin ends (it does when chunkscope is
+gone, however it went), everything in this process group ends too.
 """
 
+import contextlib
 import difflib
 import inspect
 import itertools
@@ -35,8 +37,9 @@ class Rendered(Exception):  # noqa: N818  (it is what is wanted)
 
 
 def render_lm_eval(request: "dict[str, Any]", folder: Path) -> "list[dict[str, str]]":
-    """Tasks are loaded, given their shots and turned into requests by `simple_evaluate`, so that
-    they are what a run would send. Nothing is scored."""
+    """Tasks are loaded, given their shots and turned into requests by
+    `simple_evaluate`, so that they are what a run would send. Nothing is scored.
+    """
     import lm_eval
     from lm_eval.tasks import TaskManager
 
@@ -46,15 +49,13 @@ def render_lm_eval(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
             raise unknown_task(task, manager.all_tasks)
     tasks = tasks_that_are_built()
     tokenizer = chat_tokenizer(request) if request["chat"] else None
-    try:
+    with contextlib.suppress(Rendered):
         lm_eval.simple_evaluate(
             no_model(request["tokenizer"] or "", tokenizer),
             tasks=manager.match_tasks(request["tasks"]),
             task_manager=manager,
             **evaluate_settings(request),
         )
-    except Rendered:
-        pass
     write_results(request, tasks, tokenizer, folder)
     logs = []
     for task in tasks:
@@ -89,7 +90,8 @@ def tasks_that_are_built() -> "list[Any]":
 def evaluate_settings(request: "dict[str, Any]") -> "dict[str, Any]":
     """As lm-eval's command line has them.
 
-    Unsafe code is never run, since nothing is scored: a task that has some need not be refused.
+    Unsafe code is never run, since nothing is scored: a task that has some need not be
+    refused.
     """
     import lm_eval
 
@@ -112,7 +114,9 @@ def evaluate_settings(request: "dict[str, Any]") -> "dict[str, Any]":
 def write_results(
     request: "dict[str, Any]", tasks: "list[Any]", tokenizer: Any, folder: Path
 ) -> None:
-    """What a run would write beside its samples, as far as it says how requests are counted."""
+    """What a run would write beside its samples, as far as it says how requests are
+    counted.
+    """
     bos = getattr(tokenizer, "bos_token", None)
     model_args = {"pretrained": request["tokenizer"] or ""}
     results = {
@@ -216,8 +220,9 @@ def render_inspect(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
     import inspect_ai
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-    # An answer that says what it used: the mock model would ask a tokenizer, over the network.
-    # It is over the limit of tokens, so that a sample ends: a stand-in's next turn is invented.
+    # An answer that says what it used: the mock model would ask a tokenizer, over the
+    # network. It is over the limit of tokens, so that a sample ends: a stand-in's next
+    # turn is invented.
     answer = ModelOutput.from_content("mockllm/model", "no answer")
     answer.usage = ModelUsage(output_tokens=2, total_tokens=2)
     logs = []
