@@ -197,7 +197,7 @@ def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
         ({"usage": {"input_tokens": 9, "input_tokens_cache_read": 0}}, 9),
         ({"usage": {"input_tokens": 1, "input_tokens_cache_read": 8}}, 9),
         ({"usage": {"input_tokens": 9, "input_tokens_cache_read": 8, "output_tokens": 2,
-                    "total_tokens": 11}}, 9),  # of an older version, which has them in it
+                    "total_tokens": 11}}, 9),  # in older versions they are in it
         ({"usage": {"input_tokens": 50}, "input_context_tokens": 9}, 9),
         ({"usage": {"input_tokens": -1}}, None),
         ({"usage": None}, None),
