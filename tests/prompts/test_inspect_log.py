@@ -4,7 +4,6 @@ form.
 
 import json
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from tests.prompts.inspect_logs import (
 from tests.sources.helpers import Read, read
 
 REAL = "data/harness_logs/inspect_ai-0.3.285"
-AUTO = cache(AutoTokenizer.from_pretrained)
 
 
 def said(log: Read) -> list[list[Any]]:
@@ -39,59 +37,71 @@ def said(log: Read) -> list[list[Any]]:
 # --- real logs ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["gsm8k-fewshot", "mmlu-choice", "21*gsm8k-agent", "23*gsm8k-a"]
-)
-def test_a_real_log_gives_what_was_sent_in_that_order_and_each_is_counted(
-    shared, name
-) -> None:
+LOGS = ["gsm8k-fewshot", "mmlu-choice", "21*gsm8k-agent", "23*gsm8k-a"]
+
+
+def real_log(shared: Path, name: str) -> Path:
     (path,) = (shared / REAL).glob(f"*{name}*")
-    lines = (shared / REAL / "truth.jsonl").read_text().splitlines()
-    truth = [line for line in map(json.loads, lines) if line["log"] == path.name]
-    log = read(path)
+    return path
+
+
+def truth_of(path: Path) -> list[dict[str, Any]]:
+    """What the mock server that a log was written with was sent."""
+    lines = (path.parent / "truth.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if line["log"] == path.name]
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_real_log_gives_what_was_sent_in_that_order(shared, name) -> None:
+    path = real_log(shared, name)
+    log, truth = read(path), truth_of(path)
     assert (log.error, log.bad, log.format, log.unit) == (None, [], "inspect", "sample")
     assert len(log.records) == len(truth) > 0
-    tokenizer, lengths = str(shared / "tokenizers" / "qwen3"), Counter[int]()
-    reference = AUTO(tokenizer)
-    for found, sent in zip(log.records, truth, strict=True):
-        assert (found["id"], found["epoch"]) == (sent["doc_id"], sent["epoch"])
-        said = [*map(as_sent, sent["messages"])]
-        assert (
-            conversation(found["messages"], {}).messages
-            == conversation(said, {}).messages
-        )
-        assert found["functions"] == sent["tools"]
-        assert found["max_tokens"] == sent["gen_kwargs"].get("max_tokens")
-        # The mock server that these were sent to counted words.
+    for row, sent in zip(log.records, truth, strict=True):
+        assert (row["id"], row["epoch"]) == (sent["doc_id"], sent["epoch"])
+        chat = conversation(as_sent(sent), {})
+        assert conversation(row["messages"], {}).messages == chat.messages
+        assert row["functions"] == sent["tools"]
+        assert row["max_tokens"] == sent["gen_kwargs"].get("max_tokens")
+        # The mock server counted words.
         words = [len(message["content"].split()) for message in sent["messages"]]
-        assert found["input_tokens"] == sum(words)
-        tools = [{"type": "function", "function": tool} for tool in sent["tools"]]
-        how = {"tools": tools, "add_generation_prompt": True, "tokenize": False}
-        text = reference.apply_chat_template(said, **how)
+        assert row["input_tokens"] == sum(words)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_the_messages_of_a_real_log_are_counted_as_the_reference_does(shared, name):
+    path = real_log(shared, name)
+    folder = str(shared / "tokenizers" / "qwen3")
+    reference = AutoTokenizer.from_pretrained(folder)
+    lengths = Counter[int]()
+    for sent in truth_of(path):
+        text = reference.apply_chat_template(
+            as_sent(sent),
+            tools=[{"type": "function", "function": tool} for tool in sent["tools"]],
+            add_generation_prompt=True,
+            tokenize=False,
+        )
         lengths[len(reference.encode(text, add_special_tokens=False))] += 1
-    (dataset,) = chunkscope.analyze(
-        path, tokenizer=tokenizer, field="messages"
-    ).datasets
-    assert dict(dataset.lengths.counts) == lengths
+    for options in ({}, {"field": "messages"}):
+        (dataset,) = chunkscope.analyze(path, tokenizer=folder, **options).datasets
+        assert dict(dataset.lengths.counts) == lengths
 
 
-def as_sent(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of truth.jsonl in the words of OpenAI's API."""
-    kept = {
-        key: message[key]
-        for key in ("role", "content", "tool_call_id")
-        if key in message
-    }
-    if calls := message.get("tool_calls"):
-        kept["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {"name": call["function"], "arguments": call["arguments"]},
-            }
-            for call in calls
-        ]
-    return kept
+def as_sent(sent: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a request in truth.jsonl in the words of OpenAI's API."""
+    return [openai_message(message) for message in sent["messages"]]
+
+
+def openai_message(message: dict[str, Any]) -> dict[str, Any]:
+    names = ("role", "content", "tool_call_id")
+    written = {name: message[name] for name in names if name in message}
+    calls = []
+    for call in message.get("tool_calls") or ():
+        function = {"name": call["function"], "arguments": call["arguments"]}
+        calls.append({"id": call["id"], "type": "function", "function": function})
+    if calls:
+        written["tool_calls"] = calls
+    return written
 
 
 # --- forms ----------------------------------------------------------------------------
@@ -305,8 +315,7 @@ def test_each_try_of_a_sample_is_a_session(tmp_path) -> None:
 
 def test_the_turns_of_a_real_agent_are_its_sessions(shared) -> None:
     """Ten samples of three requests; its calculator answers in well under a second."""
-    (path,) = (shared / REAL).glob("*21-00-00_gsm8k-agent*")
-    log = read_log(path)
+    log = read_log(real_log(shared, "21*gsm8k-agent"))
     sessions = Counter(request.session.session for request in log.requests)
     assert list(sessions.values()) == [3] * 10
     for request in log.requests:
@@ -343,6 +352,14 @@ def test_a_log_of_several_models_asks_for_one(tmp_path) -> None:
     with pytest.raises(DataError, match="vllm/m, openai/gpt") as raised:
         read_log(graded(tmp_path))
     assert "--log-model NAME" in raised.value.hint
+
+
+def test_the_model_is_an_option_of_analyze(tmp_path) -> None:
+    path = graded(tmp_path)
+    with pytest.raises(DataError, match="several models"):
+        chunkscope.analyze(path)
+    (counted,) = chunkscope.analyze(path, log_model="vllm/m").datasets
+    assert (counted.log.requests, counted.log.documents) == (2, 1)
 
 
 @pytest.mark.parametrize("name", ["openai/gpt", "gpt"])
