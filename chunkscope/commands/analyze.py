@@ -62,6 +62,9 @@ def analyze(
     limit: float | None = HARNESS(
         "Only the first COUNT samples of each task.", "COUNT"
     ),
+    log_model: str | None = HARNESS(
+        "Of an Inspect log with several models, the one to count.", "NAME"
+    ),
     ray: bool = SPEED(
         "Count on a Ray cluster (RAY_ADDRESS, else local).", default=False
     ),

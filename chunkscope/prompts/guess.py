@@ -171,10 +171,8 @@ Candidate = tuple[int, Selection]
 class Guess:
     """`answers` is where answers and choices are, which are not pointed at as text to include."""
 
-    def __init__(
-        self, head: Sequence[Any], answers: Sequence[Steps], vllm: chat.Release
-    ) -> None:
-        self.head, self.answers, self.vllm = head, answers, vllm
+    def __init__(self, head: Sequence[Any], answers: Sequence[Steps]) -> None:
+        self.head, self.answers = head, answers
         self.keys = paths.keys_of(head)
         self.leaves = {leaf.path.steps: leaf for leaf in paths.leaves(head)}
         others = (
@@ -345,7 +343,7 @@ class Guess:
         uncounted += [_left_out(path.text, more, [f"{path.text}|json"])] if more else []
         lists = lists_in(path.steps)
         path = of_one(path.steps, path.steps) if lists else path
-        return chat_of(path, self.vllm, uncounted=uncounted, lists=lists, notes=notes)
+        return chat_of(path, uncounted=uncounted, lists=lists, notes=notes)
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
@@ -393,7 +391,9 @@ class Guess:
             [name for name in chat.TOOL_FIELDS if name in self.keys],
         )
         as_json = [
-            n for n in known if sum(chat.has_functions(n, r) for r in self.head) > half
+            n
+            for n in known
+            if sum(chat.holds_functions(n, r) for r in self.head) > half
         ][:1]
         as_json += self.tables
         more, notes = self._companions(own, [(name,) for name in as_json])

@@ -16,8 +16,14 @@ from chunkscope.console import printable
 from chunkscope.errors import UsageError
 from chunkscope.prompts import chat, paths
 from chunkscope.prompts.guess import Guess, are_identifiers, is_prose
-from chunkscope.prompts.harness import LOGS, inspect_log
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict
+from chunkscope.prompts.harness import recognise_log
+from chunkscope.prompts.harness.log import (
+    HarnessLog,
+    LogHeader,
+    LogStart,
+    SentRequest,
+    as_dict,
+)
 from chunkscope.prompts.paths import (
     RECORD,
     FieldPath,
@@ -31,7 +37,6 @@ from chunkscope.prompts.selection import (
     Selection,
     chat_of,
     lengths_of,
-    rows_in,
     spread,
     template_of,
     text_of,
@@ -65,7 +70,7 @@ class SelectOptions:
     choices: tuple[str, ...] = ()
     task: Literal["generate", "loglikelihood"] = "generate"
     output_field: tuple[str, ...] | None = None
-    vllm_version: str | None = None  # whose server writes the tools of a chat
+    log_model: str | None = None  # whose requests are counted, in a log of several
 
     def __post_init__(self) -> None:
         for name in PER_DATASET:
@@ -95,30 +100,27 @@ def selected(
     shape = shape_of(head, prefix, options)
     if shape in earlier:
         return earlier[shape]
-    # A harness's log has certain keys in most of its first rows; a single key stands alone there.
-    rows = [row for record in head for row in rows_in(record)]
-    keys = [row.keys() for row in rows if isinstance(row, dict)]
-    is_inspect = reader.format == inspect_log.FORMAT
-    kinds: list[type[HarnessLog]] = [inspect_log.InspectLog] if is_inspect else []
-    for kind in LOGS:
-        fits = [
-            any(row == f if len(f) == 1 else row >= f for f in kind.keys)
-            for row in keys
-        ]
-        if sum(fits) * 2 > len(rows):
-            kinds.append(kind)
-    if named or not kinds:
+    log = None
+    if not named:
+        start = LogStart(
+            source=reader.source,
+            format=reader.format,
+            records=head,
+            metadata=reader.metadata,
+            counts_texts=counts_texts,
+            model=options.log_model,
+        )
+        log = recognise_log(start)
+    if log is None:
         selection = select(head, options, prefix=prefix)
         if shape and selection.log is None:
             earlier[shape] = selection
         return selection
-    log = kinds[0](head, reader)
-    log.counts_texts = counts_texts
     given: dict[str, Any] = {"--prefix-file": prefix, "--choices": options.choices}
     given |= {"--output-field": options.output_field}
     return Selection(
         kind="requests",
-        label=f"requests ({log.harness})",
+        label=f"requests ({log.header.harness})",
         paths=(RECORD,),
         prompt=log.requests,
         log=log,
@@ -266,8 +268,7 @@ def _chosen(
     head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps]
 ) -> Selection:
     """By the template, by the fields, or by the first records; without prefix and output."""
-    resolve, version = partial(_resolve, head=head), options.vllm_version
-    vllm = chat.NEWEST if version is None else chat.release_of(version)
+    resolve = partial(_resolve, head=head)
     for text in (options.template or ())[-1:]:
         parts = paths.parse_template(text, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):
@@ -277,12 +278,12 @@ def _chosen(
         return template_of(parts)
     names = options.fields or options.each[-1:]
     if not names:
-        return Guess(head, answers, vllm).best()
+        return Guess(head, answers).best()
     fields = [resolve(text, "--field") for text in names]
     for path in fields if len(fields) == 1 else ():
         chats = sum(begins_a_chat(json_in(path.find(record))) for record in head)
         if chats * 2 > len(head):
-            return chat_of(path, vllm)
+            return chat_of(path)
         *above, name = path.steps
         columns = trace_columns(
             [as_dict(FieldPath((*above,)).find(record)) for record in head]
@@ -449,11 +450,8 @@ def _holds_choices(selection: Selection, choices: Choices, head: Sequence[Any]) 
 class ScoredRows(HarnessLog):
     """Plain rows, for each of whose choices a likelihood is asked."""
 
-    harness = "rows"
-    order = "as read"
-
     def __init__(self, selection: Selection, choices: Choices) -> None:
-        super().__init__()
+        super().__init__(LogHeader(harness="rows", order="as read"))
         self.selection, self.choices = selection, choices
 
     def requests(self, row: Any) -> Iterator[SentRequest]:

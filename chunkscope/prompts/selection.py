@@ -75,7 +75,7 @@ class Selection:
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         """The prompts of a chunk; rows that do not fit become problems."""
-        if self.lists or (self.log and self.log.keys):
+        if self.lists or self.log:
             chunk = self._rows(chunk, problems)
         values: list[Any] = [None]
         if self.is_plain:
@@ -129,11 +129,10 @@ class Selection:
         answers = self.output.steps if self.output else ()
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             try:
-                rows = (
-                    [*spread(record, self.lists, answers)]
-                    if self.lists
-                    else rows_in(record)
-                )
+                if self.log and not self.lists:
+                    rows = self.log.rows(record)
+                else:
+                    rows = [*spread(record, self.lists, answers)]
             except DataError as error:
                 problems.bad(position, error)
                 continue
@@ -215,7 +214,7 @@ def template_of(parts: Sequence[paths.Part]) -> Selection:
     return Selection(kind="text", label="template", paths=fields, prompt=prompt)
 
 
-def chat_of(path: FieldPath, vllm: chat.Release, **more: Any) -> Selection:
+def chat_of(path: FieldPath, **more: Any) -> Selection:
     # What holds the messages: of `question[0]` the record, of `body.messages` the body.
     keys = [place for place, step in enumerate(path.steps) if isinstance(step, str)]
     holder = FieldPath(path.steps[: keys[-1]]) if keys else None
@@ -231,7 +230,7 @@ def chat_of(path: FieldPath, vllm: chat.Release, **more: Any) -> Selection:
         messages = json_in(FieldPath(steps).get(record))
         if steps == BATCH_INPUT and isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        return chat.conversation(messages, row, vllm)
+        return chat.conversation(messages, row)
 
     # Tools and the like stand beside the messages; in a request body they come with it.
     beside = () if holder and holder.steps else chat.ROW_FIELDS
@@ -362,7 +361,6 @@ CHOICE_LISTS = (
     "alternatives",
     "endings",
 )
-_LABEL = "label: "  # of an answer whose likelihood OpenCompass asked for
 
 
 def spread(
@@ -402,33 +400,6 @@ def _with(value: Any, steps: Steps, element: Any) -> Any:
             "--each takes the name of a list", hint="such as --each instructions"
         )
     return {**value, step: _with(value[step], steps[1:], element)}
-
-
-def rows_in(record: Any) -> list[Any]:
-    """The rows of a document that holds all of them, in one form; of anything else, itself.
-
-    >>> rows_in({"0": {"origin_prompt": "Why?"}, "1": {"label: A": {}, "label: B": {}}})
-    [{'origin_prompt': 'Why?'}, {'labels': [{}, {}]}]
-    """
-    rows: Any = [record]
-    if isinstance(record, dict) and record:
-        if record.keys() >= {"adapter_spec", "request_states"}:  # HELM
-            rows = record["request_states"]
-        elif record.keys() >= {"score", "htmls", "convos"}:  # simple-evals
-            rows = [{"convo": convo} for convo in as_list(record["convos"])]
-        elif (
-            isinstance(results := record.get("results"), dict) and "results" in results
-        ):
-            rows = results["results"]  # promptfoo
-        elif all(key.isdecimal() for key in record):  # OpenCompass
-            rows = list(record.values())
-    rows = [*rows] if isinstance(rows, list) else []
-    for place, row in enumerate(rows):
-        if isinstance(row, dict) and any(key.startswith(_LABEL) for key in row):
-            rows[place] = {
-                "labels": [v for key, v in row.items() if key.startswith(_LABEL)]
-            }
-    return rows or [record]
 
 
 def check_unicode(item: Any) -> None:

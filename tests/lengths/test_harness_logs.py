@@ -1,4 +1,6 @@
-"""Logs of real harnesses: the requests found are those that were sent, no more and no fewer."""
+"""Logs of real harnesses: the requests found are those that were sent, no more and no
+fewer.
+"""
 
 import json
 from collections import Counter, defaultdict
@@ -23,7 +25,7 @@ def requests_in(folder: Path) -> dict[str, list]:
     for source in discover([str(folder)], options=ReadOptions())[0]:
         log = read_log(source)
         assert not log.bad
-        found[log.log.task] += log.requests
+        found[log.summary.task] += log.requests
     return found
 
 

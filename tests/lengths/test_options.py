@@ -21,7 +21,6 @@ OTHER: dict[str, Any] = {
     "encoding": "latin-1",
     "delimiter": ";",
     "input_format": "csv",
-    "vllm_version": "0.24",
     **dict.fromkeys(("shots", "sample", "seed", "keep_longest"), 3),
     "limit": 2.0,
     "timeout": 9.0,

@@ -1,10 +1,13 @@
-"""What the tests of prompts share: records turned into prompts, logs read to their end."""
+"""What the tests of prompts share: records turned into prompts, logs read to their
+end.
+"""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest
+from chunkscope.prompts.harness.log import HarnessLog, LogSummary, SentRequest
 from chunkscope.prompts.options import SelectOptions, select, selected
 from chunkscope.prompts.selection import Prompts, Selection
 from chunkscope.report.words import sentence
@@ -42,20 +45,34 @@ def codes(notes: Any) -> list[str]:
 
 @dataclass
 class ReadLog:
-    """A harness's log, read to its end; `bad` are the positions of rows that could not be used."""
+    """A harness's log, read to its end; `bad` are the positions of rows that could not
+    be used.
+    """
 
     log: HarnessLog
     requests: list[SentRequest] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     bad: list[int] = field(default_factory=list)
 
+    @property
+    def summary(self) -> LogSummary:
+        kinds = Counter(request.kind for request in self.requests)
+        return self.log.summary(dict(kinds), {})
 
-def read_log(source: Path | Source) -> ReadLog:
+
+def read_log(source: Path | Source, **options: Any) -> ReadLog:
+    counts_texts = options.pop("counts_texts", False)
     if isinstance(source, Path):
         (source,) = discover([str(source)], options=ReadOptions())[0]
     problems = Problems()
     with RecordReader(source, ReadOptions(), problems) as reader:
-        selection = selected(reader, reader.head(), SelectOptions(), {})
+        selection = selected(
+            reader,
+            reader.head(),
+            SelectOptions(**options),
+            {},
+            counts_texts=counts_texts,
+        )
         assert selection.log, selection.label
         result = ReadLog(selection.log)
         columns = None if selection.columns is None else sorted(selection.columns)

@@ -1,4 +1,6 @@
-"""Inspect logs made for tests: `.eval` with any compression, whole, in chunks, cut; and `.json`."""
+"""Inspect logs made for tests: `.eval` with any compression, whole, in chunks, cut; and
+`.json`.
+"""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Conversations, brought into the form that vLLM's server renders."""
+"""Conversations, brought into the form that the newest vLLM's server renders."""
 
 import json
 from typing import Any
@@ -9,35 +9,30 @@ from chunkscope.prompts.chat import (
     Conversation,
     conversation,
     part_content,
-    release_of,
+    plain_conversations,
     string_content,
+    without_developers,
 )
 from chunkscope.sources.base import DataError
 
 USER = {"role": "user", "content": "hi"}
-UNASKED = {"chat_template_kwargs": '{"add_generation_prompt": false}'}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
+NOTHING_SAID = {"role": "assistant", "content": None, "tool_calls": []}
 
 
 def messages(*given: Any, **row: Any) -> list[dict[str, Any]]:
     return conversation(list(given), row).messages
 
 
-def test_share_gpt_names_become_the_roles_templates_know() -> None:
-    names = (
-        "human",
-        "gpt",
-        "function_call",
-        "system",
-        "tool",
-        "function",
-        "observation",
-    )
-    roles = [
-        message["role"]
-        for message in messages(*({"from": n, "value": ""} for n in names))
-    ]
-    assert roles == ["user", "assistant", "assistant", "system", "tool", "tool", "tool"]
+def contents(chat: list[dict[str, Any]]) -> list[Any]:
+    return [message["content"] for message in chat]
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+# --- OpenAI's messages ----------------------------------------------------------------
 
 
 def test_only_what_a_server_passes_on_is_kept() -> None:
@@ -45,93 +40,188 @@ def test_only_what_a_server_passes_on_is_kept() -> None:
     assert messages(said | {"weight": 1, "tool_calls": None}) == [said]
 
 
-def test_content_parts_are_joined_or_kept_as_the_template_wants_them() -> None:
-    parts = [{"type": "text", "text": "a"}, "", IMAGE, "b"]
-    nothing = {"role": "assistant", "content": None, "tool_calls": []}
-    chat = conversation([{"role": "user", "content": parts}, USER, nothing], {})
-    assert [m["content"] for m in string_content(chat.messages)] == ["a\nb", "hi", ""]
-    assert [m["content"] for m in part_content(chat.messages)] == [
-        [said("a"), said(""), {"type": "image"}, said("b")],
-        [{"type": "text", "text": "hi"}],
+def test_a_single_message_is_a_chat() -> None:
+    assert conversation(USER, {}).messages == [USER]
+
+
+PARTS = {"role": "user", "content": [text("a"), "", IMAGE, "b"]}
+
+
+def test_a_template_that_takes_texts_gets_those_of_all_parts() -> None:
+    assert contents(string_content(messages(PARTS, USER, NOTHING_SAID))) == [
+        "a\nb",
+        "hi",
+        "",
+    ]
+
+
+def test_a_template_that_loops_over_parts_gets_parts_of_all_texts() -> None:
+    assert contents(part_content(messages(PARTS, USER, NOTHING_SAID))) == [
+        [text("a"), text(""), {"type": "image"}, text("b")],
+        [text("hi")],
         [],
     ]
-    assert chat.media == 1  # whose tokens are not counted
 
 
-def test_messages_of_other_forms_are_brought_into_openai_s() -> None:
-    """Of /v1/responses, Gemini, Bedrock, OpenTelemetry, SWE-agent, tau2 and LIMA."""
-    call = {
-        "type": "function_call",
-        "call_id": "1",
-        "name": "f",
-        "arguments": '{"a": 1}',
-    }
-    result = {"type": "function_call_output", "call_id": "1", "output": "sunny"}
-    asked, answered = messages(call, result)
-    assert asked["tool_calls"][0]["function"] == {"name": "f", "arguments": {"a": 1}}
-    assert answered == {"role": "tool", "content": "sunny", "tool_call_id": "1"}
-    part = [{"type": "text", "text": "hi"}]
-    gemini = {
-        "role": "user",
-        "parts": [{"fileData": None, "text": "hi"}],
-    }  # as Vertex echoes it
-    instruction = {"parts": [{"text": "hi"}]}
-    system, *chat = messages(gemini, systemInstruction=instruction)
-    assert (system, chat) == (
-        {"role": "system", "content": part},
-        [USER | {"content": part}],
-    )
-    traced = [{"type": "text", "content": "hi"}, {"type": "text", "text": None}]
-    assert messages({"role": "user", "parts": traced}) == chat
-    swe_agent = {"role": "system", "system_prompt": "hi", "text": None}
-    assert messages(swe_agent, USER) == [{"role": "system", "content": "hi"}, USER]
-    called = {
-        "role": "assistant",
-        "tool_calls": [{"id": "1", "name": "f", "args": {"a": 1}}],
-    }
-    results = [{"role": "tool", "id": "1", "content": "sunny"}]
-    found = messages(
-        called, {"role": "tool", "content": None, "tool_messages": results}
-    )
-    assert found[0]["tool_calls"] == asked["tool_calls"]
-    assert found[1:] == [answered]
-    (tool,) = conversation([USER], {"available_tools": ['{"name": "f"}']}).tools or ()
-    assert tool["function"]["name"] == "f"
-    assert conversation([USER], {"available_tools": ["f"]}).tools is None
-    assert messages("hi", "ho") == [USER, {"role": "assistant", "content": "ho"}]
+def test_pictures_are_said_to_be_there() -> None:
+    assert conversation([PARTS], {}).media == 1
 
 
-def said(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
+def test_a_tool_result_is_one_text_for_every_template() -> None:
+    result = {"role": "tool", "tool_call_id": "1", "content": [text("sunny")]}
+    expected = [{"role": "tool", "content": "sunny", "tool_call_id": "1"}]
+    assert part_content(messages(result)) == expected
+    assert string_content(messages(result)) == expected
 
+
+def test_thinking_without_a_signature_is_text() -> None:
+    thought = {"type": "thinking", "thinking": "Hm."}
+    said = messages({"role": "assistant", "content": [thought, text("Yes.")]})
+    assert contents(string_content(said)) == ["Hm.\nYes."]
+
+
+def test_reasoning_is_there_under_each_name_that_templates_read() -> None:
+    said = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
+    (message,) = messages(said)
+    names = ("reasoning", "reasoning_content", "thinking")
+    assert [message[name] for name in names] == ["2 + 2"] * 3
+
+
+def test_what_developers_say_joins_the_system_prompt() -> None:
+    given = [
+        {"role": "developer", "content": "Be kind."},
+        USER,
+        {"role": "system", "content": "Be brief."},
+    ]
+    system = {"role": "system", "content": "Be kind.\n\nBe brief."}
+    assert without_developers(conversation(given, {})) == [system, USER]
+
+
+def test_a_template_gets_messages_without_developers_as_they_are() -> None:
+    chat = conversation([USER], {})
+    assert without_developers(chat) is chat.messages
+
+
+CALLED = {
+    "index": 0,
+    "type": "function",
+    "function": {"x": 1, "name": "f", "arguments": "{}"},
+    "id": "1",
+}
+# As vLLM's request has them.
+CALL_KEYS = ["id", "function", "type", "index"]
+FUNCTION_KEYS = ["arguments", "name", "x"]
+
+
+def test_a_call_has_its_keys_in_the_order_of_vllms_request() -> None:
+    (called,) = messages({"role": "assistant", "tool_calls": [CALLED]})[0]["tool_calls"]
+    assert list(called) == CALL_KEYS
+    assert list(called["function"]) == FUNCTION_KEYS
+
+
+def arguments_of(given: Any) -> Any:
+    call = {"type": "function", "function": {"name": "f", "arguments": given}}
+    (message,) = messages({"role": "assistant", "tool_calls": [call]})
+    return message["tool_calls"][0]["function"]["arguments"]
+
+
+@pytest.mark.parametrize("given", ['{"a": 1}', {"a": 1}], ids=["JSON", "object"])
+def test_arguments_of_a_call_are_an_object(given) -> None:
+    assert arguments_of(given) == {"a": 1}
+
+
+@pytest.mark.parametrize("given", ["", "null", "[1]", None, [1], "3", "{'a': 1}"])
+def test_a_call_whose_arguments_are_no_object_has_none(given) -> None:
+    assert arguments_of(given) == {}
+
+
+# --- ShareGPT's -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("human", "user"),
+        ("gpt", "assistant"),
+        ("function_call", "assistant"),
+        ("system", "system"),
+        ("tool", "tool"),
+        ("function", "tool"),
+        ("observation", "tool"),
+    ],
+)
+def test_share_gpt_names_become_the_roles_templates_know(name, role) -> None:
+    (message,) = messages({"from": name, "value": "hi"})
+    assert (message["role"], message["content"]) == (role, "hi")
+
+
+# --- Anthropic's, requests to /v1/messages --------------------------------------------
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 ASKED = {"role": "user", "content": "Is it warm?"}
-# Requests to /v1/messages and /v1/responses.
 CLAUDE: dict[str, Any] = {
-    "system": [said("Be brief."), said(" Be kind.")],
+    "system": [text("Be brief."), text(" Be kind.")],
     "tools": [{"name": "f", "description": "d", "input_schema": SCHEMA}],
     "messages": [
         ASKED,
         {"role": "assistant", "content": [
             {"type": "thinking", "thinking": "Which city?", "signature": "Eq"},
             {"type": "redacted_thinking", "data": "Em"},
-            said("I look."),
+            text("I look."),
             {"type": "tool_use", "id": "1", "name": "f", "input": {"city": "Bern"}},
             {"type": "tool_use", "id": "2", "name": "f", "input": {}}]},
         {"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "1", "content": [said("20"), said("C")]},
-            {"type": "tool_result", "tool_use_id": "2", "content": "none", "is_error": True},
-            said("And now?")]},
+            {"type": "tool_result", "tool_use_id": "1",
+             "content": [text("20"), text("C")]},
+            {"type": "tool_result", "tool_use_id": "2", "content": "no",
+             "is_error": True},
+            text("And now?")]},
         {"role": "assistant", "content": [
-            {"type": "thinking", "thinking": "Again.", "signature": "Eq"}, said("Yes.")]},
+            {"type": "thinking", "thinking": "Again.", "signature": "Eq"},
+            text("Yes.")]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "2"}]},
     ],
 }  # fmt: skip
+
+
+def test_results_of_tools_come_before_what_the_user_says() -> None:
+    chat = conversation(CLAUDE["messages"], CLAUDE)
+    said = [(m["role"], m["content"]) for m in string_content(chat.messages)]
+    assert said == [
+        ("system", "Be brief. Be kind."),
+        ("user", "Is it warm?"),
+        ("assistant", "I look."),
+        ("tool", "20\nC"),
+        ("tool", "no"),
+        ("user", "And now?"),
+        ("assistant", "Yes."),
+        ("tool", ""),
+    ]
+
+
+def test_anthropics_thoughts_and_calls_are_beside_the_text() -> None:
+    chat = conversation(CLAUDE["messages"], CLAUDE).messages
+    assert (chat[2]["reasoning"], chat[6]["reasoning"]) == ("Which city?", "Again.")
+    calls = [call["function"]["arguments"] for call in chat[2]["tool_calls"]]
+    assert calls == [{"city": "Bern"}, {}]
+
+
+@pytest.mark.parametrize("key", ["input_schema", "inputSchema"])
+def test_the_schema_of_a_tool_is_its_parameters_for_anthropic_and_mcp(key) -> None:
+    tool = {"name": "f", "description": "d", key: SCHEMA}
+    (written,) = conversation([USER], {"tools": [tool]}).tools or ()
+    expected = {"name": "f", "description": "d", "parameters": SCHEMA}
+    assert written["function"] == expected
+
+
+# --- items of /v1/responses -----------------------------------------------------------
+
 ITEMS: list[dict[str, Any]] = [
     ASKED,
-    {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Hm."}]},
-    {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"city": "Bern"}'},
+    {"type": "reasoning", "id": "r",
+     "summary": [{"type": "summary_text", "text": "Hm."}]},
+    {"type": "function_call", "call_id": "1", "name": "f",
+     "arguments": '{"city": "Bern"}'},
     {"type": "function_call", "call_id": "2", "name": "f", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "1", "output": "20 C"},
     {"type": "function_call_output", "call_id": "2", "output": "none"},
@@ -143,178 +233,36 @@ ITEMS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def test_calls_results_and_thoughts_are_where_vllm_puts_them() -> None:
-    """Of a request to /v1/messages: results before what the user says, thoughts not in the text."""
-    chat = conversation(CLAUDE["messages"], CLAUDE)
-    assert [(m["role"], m["content"]) for m in string_content(chat.messages)] == [
-        ("system", "Be brief. Be kind."),
-        ("user", "Is it warm?"),
-        ("assistant", "I look."),
-        ("tool", "20\nC"),
-        ("tool", "none"),
-        ("user", "And now?"),
-        ("assistant", "Yes."),
-        ("tool", ""),
-    ]
-    assert [m["reasoning"] for m in chat.messages[2::4]] == ["Which city?", "Again."]
-    calls = [call["function"]["arguments"] for call in chat.messages[2]["tool_calls"]]
-    assert calls == [{"city": "Bern"}, {}]
-    (tool,) = chat.tools or ()
-    assert tool["function"] == {"name": "f", "description": "d", "parameters": SCHEMA}
-    (mcp,) = (
-        conversation([USER], {"tools": [{"name": "f", "inputSchema": SCHEMA}]}).tools
-        or ()
-    )
-    assert mcp["function"]["parameters"] == SCHEMA
-
-
 def test_what_an_assistant_thinks_says_and_calls_is_one_message() -> None:
-    """Of /v1/responses, where each is an item; what OpenAI encrypted is refused."""
     chat = messages(*ITEMS)
     roles = ["user", "assistant", "tool", "tool", "assistant", "user"]
     assert [message["role"] for message in chat] == roles
     assert (len(chat[1]["tool_calls"]), chat[1]["reasoning"]) == (2, "Hm.")
-    assert string_content(chat)[4]["content"] == "Yes."
-    names = ("reasoning", "reasoning_content", "thinking")  # that a template may read
-    assert [chat[4][name] for name in names] == ["So."] * 3
-    twice = [{"role": "assistant", "content": text} for text in "ab"]
+    assert contents(string_content(chat))[4] == "Yes."
+    assert chat[4]["reasoning"] == "So."
+
+
+def test_a_call_and_its_result_name_each_other() -> None:
+    called, result = messages(ITEMS[2], ITEMS[4])
+    function = {"name": "f", "arguments": {"city": "Bern"}}
+    assert called["tool_calls"][0]["function"] == function
+    assert result == {"role": "tool", "content": "20 C", "tool_call_id": "1"}
+
+
+def test_messages_of_an_assistant_that_are_no_items_stay_apart() -> None:
+    twice = [{"role": "assistant", "content": said} for said in "ab"]
     assert messages(*twice) == twice
-    items = [{"type": "message", **twice[0]}, ITEMS[2], ITEMS[3]]
-    for _ in range(2):  # what is read is not changed
-        assert len(messages(*items)[0]["tool_calls"]) == 2
-    with pytest.raises(DataError, match="message 2"):
-        messages(USER, {"type": "reasoning", "summary": [], "encrypted_content": "gA"})
 
 
-def test_thinking_without_a_signature_is_text_and_files_of_gemini_are_not() -> None:
-    thought = {"type": "thinking", "thinking": "Hm."}
-    (message,) = messages({"role": "assistant", "content": [thought, said("Yes.")]})
-    assert string_content([message])[0]["content"] == "Hm.\nYes."
-    parts = [
-        {"text": "hi"},
-        {"fileData": {"fileUri": "gs://a"}},
-        {"inlineData": {"data": "iV"}},
-    ]
-    assert conversation([{"role": "user", "parts": parts}], {}).media == 2
-    with pytest.raises(DataError, match="functionCall"):
-        messages({"role": "user", "parts": [{"functionCall": {"name": "f"}}]})
+def test_items_are_not_changed_by_reading_them() -> None:
+    said = {"type": "message", "role": "assistant", "content": "a"}
+    items = [said, ITEMS[2], ITEMS[3]]
+    before = json.dumps(items)
+    assert len(messages(*items)[0]["tool_calls"]) == 2
+    assert json.dumps(items) == before
 
 
-def test_a_tool_result_is_one_string_for_every_template() -> None:
-    result = {
-        "role": "tool",
-        "tool_call_id": "1",
-        "content": [{"type": "text", "text": "sunny"}],
-    }
-    expected = [{"role": "tool", "content": "sunny", "tool_call_id": "1"}]
-    assert (
-        part_content(messages(result)) == string_content(messages(result)) == expected
-    )
-
-
-FUNCTION = {"x": 1, "name": "f", "arguments": "{}"}
-CALLED = {"index": 0, "type": "function", "function": FUNCTION, "id": "1"}
-KEYS = [
-    "id",
-    "function",
-    "type",
-    "index",
-    "arguments",
-    "name",
-    "x",
-]  # as vLLM's request has them
-
-
-def tool_calls(arguments: Any, version: str | None) -> Any:
-    call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
-    chat = conversation(
-        [{"role": "assistant", "tool_calls": [call]}], {}, release_of(version or "99.0")
-    )
-    return chat.messages[0]["tool_calls"][0]["function"]["arguments"]
-
-
-def test_a_call_has_its_keys_in_the_order_of_vllms_request() -> None:
-    (called,) = messages({"role": "assistant", "tool_calls": [CALLED]})[0]["tool_calls"]
-    assert [*called, *called["function"]] == KEYS
-
-
-@pytest.mark.parametrize(
-    ("version", "arguments", "counted"),
-    [
-        ("0.22", "null", None),
-        ("0.23", "null", {}),
-        ("0.28", "[1]", [1]),
-        ("0.29.0", "[1]", {}),
-        ("0.29", "not json", {}),
-        ("0.28", '{"a": 1}', {"a": 1}),
-        (None, {"a": 1}, {"a": 1}),
-        *((None, nothing, {}) for nothing in ("", "null", "[1]", None)),
-    ],
-)
-def test_arguments_are_read_as_that_vllm_reads_them(
-    version, arguments, counted
-) -> None:
-    assert tool_calls(arguments, version) == counted
-
-
-@pytest.mark.parametrize("version", ["0.16", "0.28.1", None])
-def test_arguments_that_are_no_json_make_a_request_that_vllm_refuses(
-    version: str | None,
-) -> None:
-    with pytest.raises(DataError, match=r"message 1.*0\.29"):
-        tool_calls("{'city': 'Bern'}", version)
-
-
-@pytest.mark.parametrize(
-    ("version", "function", "tool"),
-    [
-        ("0.20", ["strict", "x-id", "defer_loading"], ["version"]),
-        ("0.21", ["strict", "x-id"], ["version"]),
-        ("0.24", ["x-id"], ["version"]),
-        ("0.26.1", ["x-id"], ["version"]),
-        ("0.27", [], []),
-        (None, [], []),
-    ],
-)
-def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(
-    version, function, tool
-) -> None:
-    odd = {"strict": None, "x-id": 3, "defer_loading": None}
-    given = [{"type": "function", "function": {"name": "f"} | odd, "version": 2}]
-    (written,) = (
-        conversation([USER], {"tools": given}, release_of(version or "99.0")).tools
-        or ()
-    )
-    assert list(written["function"]) == ["name", "description", "parameters", *function]
-    assert list(written) == ["type", "function", *tool]
-
-
-def test_types_of_other_languages_become_json_schema() -> None:
-    """As the leaderboard itself writes them: its files hold Boolean, "" and no type at all."""
-    kinds = {"a": "Boolean", "b": "", "c": "HashMap", "d": "float", "e": "array"}
-    properties = {
-        name: {"type": kind, "description": "d."} for name, kind in kinds.items()
-    }
-    properties["e"]["items"] = {"type": "tuple"}
-    doc = {
-        "name": "f",
-        "parameters": {"type": "dict", "properties": properties | {"g": {}}},
-    }
-    (tool,) = conversation([USER], {"function": [doc]}).tools or ()
-    made = tool["function"]["parameters"]["properties"]
-    assert [made[name]["type"] for name in "abcdeg"] == [
-        *("string", "string", "object", "number", "array", "string"),
-    ]
-    assert made["d"]["description"] == "d. This is a float type value."
-    assert made["e"]["items"] == {"type": "array"}
-
-
-def test_a_key_that_vllm_knows_is_kept_when_it_says_something() -> None:
-    given = [{"function": {"strict": False, "name": "f"}, "defer_loading": True}]
-    (written,) = conversation([USER], {"tools": given}).tools or ()
-    assert list(written["function"])[3:] == ["strict", "defer_loading"]
-    assert written["defer_loading"] is True
-
+# --- beside the messages --------------------------------------------------------------
 
 FUNCTION = {"parameters": {"type": "object"}, "name": "f", "strict": True}
 WRITTEN = {
@@ -328,101 +276,213 @@ WRITTEN = {
 @pytest.mark.parametrize(
     "row",
     [
-        {"tools": [{"type": "function", "function": FUNCTION}]},
-        {"tools": json.dumps([{"function": FUNCTION}])},
-        {"tools": [FUNCTION]},
-        {"tools": [{"type": "function", **FUNCTION}]},
-        {"functions": [FUNCTION]},
-        {"tools": [], "functions": [FUNCTION]},
-        {"function": [FUNCTION]},
-        {"function": FUNCTION},
+        pytest.param(
+            {"tools": [{"type": "function", "function": FUNCTION}]}, id="usual"
+        ),
+        pytest.param({"tools": json.dumps([{"function": FUNCTION}])}, id="JSON"),
+        pytest.param({"tools": [FUNCTION]}, id="bare"),
+        pytest.param({"tools": [{"type": "function", **FUNCTION}]}, id="responses"),
+        pytest.param({"functions": [FUNCTION]}, id="older name"),
+        pytest.param({"functions": FUNCTION}, id="only one"),
+        pytest.param({"tools": [], "functions": [FUNCTION]}, id="in the other field"),
+        pytest.param({"available_tools": [json.dumps(FUNCTION)]}, id="When2Call"),
     ],
 )
-def test_tools_are_written_as_the_server_writes_them(row: dict[str, Any]) -> None:
+def test_tools_are_written_as_the_server_writes_them(row) -> None:
     tools = conversation([USER], row).tools
     assert json.dumps(tools) == json.dumps([{"type": "function", "function": WRITTEN}])
 
 
-def test_no_tools_is_none() -> None:
-    empty = ({}, {"tools": None}, {"tools": []}, {"tools": "", "functions": []})
-    for row in (*empty, {"function": "def f(): ..."}, {"function": ["f"]}):
-        assert conversation([USER], row).tools is None
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"tools": None},
+        {"tools": []},
+        {"tools": "", "functions": []},
+        {"function": "def f(): ..."},
+        {"function": ["f"]},
+        {"available_tools": ["f"]},
+    ],
+    ids=str,
+)
+def test_no_tools_is_none(row) -> None:
+    assert conversation([USER], row).tools is None
+
+
+def test_null_and_unknown_keys_of_a_tool_are_dropped() -> None:
+    function = {"name": "f", "strict": None, "x-id": 3, "defer_loading": None}
+    tool = {"type": "function", "function": function, "version": 2}
+    (written,) = conversation([USER], {"tools": [tool]}).tools or ()
+    assert list(written) == ["type", "function"]
+    assert list(written["function"]) == ["name", "description", "parameters"]
+
+
+def test_a_key_that_vllm_knows_is_kept_when_it_says_something() -> None:
+    tool = {"function": {"strict": False, "name": "f"}, "defer_loading": True}
+    (written,) = conversation([USER], {"tools": [tool]}).tools or ()
+    assert list(written["function"])[3:] == ["strict", "defer_loading"]
+    assert written["defer_loading"] is True
+
+
+@pytest.mark.parametrize("system", ["Be brief.", {"content": "Be brief."}])
+def test_a_system_prompt_beside_the_messages_goes_first(system) -> None:
+    first = {"role": "system", "content": "Be brief."}
+    assert messages(USER, system=system) == [first, USER]
+
+
+def test_a_system_prompt_among_the_messages_is_the_one_that_counts() -> None:
+    said = {"role": "system", "content": "Be kind."}
+    assert messages(said, USER, system_prompt="Be brief.") == [said, USER]
 
 
 @pytest.mark.parametrize(
-    ("row", "version", "kwargs"),
+    ("row", "kwargs"),
     [
-        (
+        pytest.param(
             {"reasoning_effort": "none"},
-            (0, 22),
-            {"reasoning_effort": "none", "enable_thinking": 0},
+            {"reasoning_effort": "none", "enable_thinking": False},
+            id="no effort is no thinking",
         ),
-        (UNASKED, (0, 15), {"add_generation_prompt": False}),
-        (
-            UNASKED | {"reasoning": {"effort": "low"}},
-            (0, 16),
-            {"reasoning_effort": "low"},
+        pytest.param(
+            {"reasoning": {"effort": "low"}},
+            {"reasoning_effort": "low", "enable_thinking": True},
+            id="of /v1/responses",
         ),
-        ({"reasoning": {"effort": "low"}, "messages": [USER]}, (0, 28), {}),
+        pytest.param(
+            {"reasoning": {"effort": "low"}, "messages": [USER]},
+            {},
+            id="of another request",
+        ),
+        pytest.param(
+            {"chat_template_kwargs": '{"add_generation_prompt": false, "a": 1}'},
+            {"a": 1},
+            id="an answer is always asked for",
+        ),
     ],
 )
-def test_template_arguments_come_from_the_row(row, version, kwargs) -> None:
-    given = conversation([USER], row, version).template_kwargs
+def test_template_arguments_come_from_the_row(row, kwargs) -> None:
+    given = conversation([USER], {"tools": None, **row}).template_kwargs
     assert given == {"add_generation_prompt": True} | kwargs
+
+
+# --- what is refused ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("hi", "messages"),
+        ([], "empty"),
+        ([USER, "hi"], "message 2"),
+        ([USER, {"content": "x"}], "message 2"),
+        ([{"role": "wizard\n", "content": "x"}], r"wizard\\n"),
+        ([{"type": "web_search_call", "call_id": "1"}], "web_search_call"),
+        ([{"role": "user", "content": 3}], "message 1"),
+        ([{"role": "user", "content": [{"type": "smell"}]}], "smell"),
+        ([{"role": "user", "content": [{"type": ["smell"]}]}], "message 1"),
+        ([{"role": "user", "content": [3]}], "message 1"),
+        ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "message 1"),
+        ([{"role": "assistant", "tool_calls": [{}]}], "message 1"),
+        ([{"role": "assistant", "tool_calls": 1}], "message 1"),
+        ([USER, ITEMS[1] | {"encrypted_content": "gA"}], "message 2"),
+    ],
+    ids=str,
+)
+def test_messages_that_a_server_would_refuse_are_a_bad_row(value, named) -> None:
+    with pytest.raises(DataError, match=named):
+        conversation(value, {})
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ({"tools": "{"}, "tools"),
+        ({"tools": {"a": 1}}, "tools"),
+        ({"tools": [{}]}, "tool"),
+        ({"tools": [{"type": "custom", "function": FUNCTION}]}, "custom"),
+        ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template"),
+        ({"chat_template_kwargs": 3}, "chat_template_kwargs"),
+        ({"continue_final_message": True}, "continue_final_message"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+    ],
+    ids=str,
+)
+def test_a_request_that_a_server_would_refuse_is_a_bad_row(row, named) -> None:
+    with pytest.raises(DataError, match=named):
+        conversation([USER], row)
+
+
+GEMINI = {"role": "user", "parts": [{"text": "hi"}]}
+TAU2 = {"role": "tool", "content": None, "tool_messages": [USER]}
 
 
 @pytest.mark.parametrize(
     ("value", "row", "named"),
     [
-        ("hi", {}, "messages"),
-        ([USER, "hi"], {}, "message 2"),
-        ([USER, {"content": "x"}], {}, "message 2"),
-        ([{"role": "wizard\n", "content": "x"}], {}, r"wizard\\n"),
-        ([{"role": "user", "content": 3}], {}, "message 1"),
-        ([{"role": "user", "content": [{"type": "smell"}]}], {}, "smell"),
-        ([{"role": "user", "content": [3]}], {}, "message 1"),
-        ([{"role": "user", "content": [{"type": "text", "text": 3}]}], {}, "message 1"),
-        ([{"role": "assistant", "tool_calls": [{}]}], {}, "message 1"),
-        ([USER], {"tools": "{"}, "tools"),
-        ([USER], {"tools": {"a": 1}}, "tools"),
-        ([USER], {"tools": [{}]}, "tool"),
-        ([USER], {"tools": [{"type": "custom", "function": FUNCTION}]}, "custom"),
-        ([USER], {"chat_template_kwargs": {"chat_template": "x"}}, "chat_template"),
-        ([USER], {"chat_template_kwargs": 3}, "chat_template_kwargs"),
-        ([USER], {"continue_final_message": True}, "continue_final_message"),
-        ([USER], {"previous_response_id": "resp_1"}, "previous_response_id"),
+        pytest.param([GEMINI], {}, "Gemini", id="Gemini"),
+        pytest.param([TAU2], {}, "tau2", id="tau2"),
+        pytest.param(["hi", "ho"], {}, "texts in turns", id="LIMA"),
+        pytest.param([USER], {"function": [FUNCTION]}, "BFCL", id="BFCL"),
     ],
 )
-def test_what_a_server_would_refuse_is_a_bad_row(value, row, named) -> None:
-    with pytest.raises(DataError, match=named):
+def test_a_form_that_is_not_read_is_named(value, row, named) -> None:
+    with pytest.raises(DataError, match=f"{named}.* not read"):
         conversation(value, row)
+
+
+# --- many at once ---------------------------------------------------------------------
+
+TALK = [USER, {"role": "assistant", "content": "hello"}]
+
+
+def test_chats_of_texts_are_taken_as_they_are() -> None:
+    chats = plain_conversations([TALK, [USER]], [{"id": 1}, {"id": 2}])
+    assert chats == [Conversation(TALK), Conversation([USER])]
+
+
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        pytest.param([PARTS], {}, id="parts"),
+        pytest.param([{"role": "wizard", "content": "x"}], {}, id="unknown role"),
+        pytest.param([USER | {"name": "ann"}], {}, id="another key"),
+        pytest.param([USER], {"tools": [FUNCTION]}, id="tools"),
+        pytest.param([], {}, id="empty"),
+        pytest.param(None, {}, id="none"),
+        pytest.param(["hi"], {}, id="texts"),
+        pytest.param([{"role": "user", "content": "\ud800"}], {}, id="no character"),
+    ],
+)
+def test_one_other_chat_makes_all_of_them_be_looked_at(value, row) -> None:
+    assert plain_conversations([TALK, value], [{}, row]) == []
+
+
+# --- vLLM itself ----------------------------------------------------------------------
 
 
 @pytest.mark.real
 def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> None:
-    functions = [
+    tools = []
+    for function in (
         {"name": "f"},
         {"parameters": {"type": "object"}, "name": "f", "strict": None, "x-id": 3},
         {"strict": True, "defer_loading": None, "description": "d", "name": "f"},
-    ]
-    tools = [
-        {"type": "function", "function": function, "version": 2}
-        for function in functions
-    ]
-    given = ['{"a": 1}', "null", "[1]", "3", "", None, {"a": 1}, "{'a': 1}"]
+    ):
+        tools.append({"type": "function", "function": function, "version": 2})
+    # vLLM 0.28 refuses arguments that are no JSON, and takes a list; newer ones take
+    # neither.
+    given = ['{"a": 1}', "null", "", None, {"a": 1}]
     asked = {"tools": tools, "arguments": given, "claude": CLAUDE, "items": ITEMS}
     asked["called"] = CALLED
     real = probe("request_probe", asked)
     assert_same(conversation(CLAUDE["messages"], CLAUDE), real["claude"])
     assert_same(conversation(ITEMS, {}), real["items"])
-    made = conversation([USER], {"tools": tools}, release_of(real["version"])).tools
+    made = conversation([USER], {"tools": tools}).tools
     assert json.dumps(made) == json.dumps(real["tools"])
-    assert [*real["called"], *real["called"]["function"]] == KEYS
-    for arguments, expected in zip(given, real["arguments"], strict=True):
-        try:
-            assert tool_calls(arguments, real["version"]) == expected
-        except DataError:
-            assert expected == "refused"
+    assert list(real["called"]) == CALL_KEYS
+    assert list(real["called"]["function"]) == FUNCTION_KEYS
+    assert [arguments_of(arguments) for arguments in given] == real["arguments"]
 
 
 def assert_same(chat: Conversation, by_vllm: dict[str, Any]) -> None:

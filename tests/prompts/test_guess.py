@@ -85,14 +85,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         lambda n: {f"turn_{turn}_prompt": str(user(n)) for turn in (1, 2)},
         "turn_1_prompt (chat)", ("not_counted turn_2_prompt",),
     ),
-    "BFCL v1": (
-        lambda n: {"id": f"multiple_{n}", "question": [user(n)], "function": [TOOL]},
-        "question (chat)", (),
-    ),
-    "BFCL v3 and v4": (
-        lambda n: {"id": f"live_simple_{n}-0-0", "question": [[user(n)]], "function": [TOOL]},
-        "question[0] (chat)", (),
-    ),
     "BFCL multi turn": (
         lambda n: {"id": f"multi_turn_base_{n}", "question": [[user(n)], [user(n + 1)]],
                    "initial_config": {"FS": {"root": {"a": {"content": LONG}}}},
@@ -195,7 +187,6 @@ def in_short(note: Note) -> str:
     return " ".join((note.code, *([fields] if isinstance(fields, str) else fields)))
 
 
-GEMINI = [{"role": "user", "parts": [{"text": "Why?"}]}]
 CALL = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "1", "output": "20 C"}
 SHARE_GPT, LANG_CHAIN = (
@@ -261,16 +252,6 @@ SQUAD = (
         ({"inputs": {"messages": LANG_CHAIN}}, "chat", "inputs.messages (chat)"),
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
         (
-            {"conversations": ["Why is it so?", "By it."]},
-            "chat",
-            "conversations (chat)",
-        ),
-        (
-            {"id": "1", "data": ["Why is it so?", "By it.", "Why?"]},
-            "chat",
-            "data (chat)",
-        ),
-        (
             {"id": "1", "inputs": '{"question": "Why is it so?"}'},
             "text",
             "inputs.question",
@@ -286,8 +267,6 @@ SQUAD = (
             "chat",
             "input (chat)",
         ),
-        ({"request": {"contents": GEMINI}}, "chat", "request.contents (chat)"),
-        ({"contents": [{"parts": [{"text": "Why?"}]}]}, "chat", "contents (chat)"),
         ({"input": [*CHAT, CALL, RESULT]}, "chat", "input (chat)"),
         ({"prompt": str(CHAT * 2).replace("}, {", "}\n {")}, "chat", "prompt (chat)"),
         ({"prompt": str([CHAT[0] | {(1,): 2}])}, "text", "prompt"),
@@ -581,11 +560,10 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     assert codes(choose(*inner).notes) == ["turns_counted"]
 
 
-def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(
+def test_big_bench_is_counted_with_its_prefix(
     tmp_path: Path,
 ) -> None:
-    """With the embedded tokenizer, which takes no schema but JSON's and no dots in names."""
-    for name in ("BFCL v1", "BFCL v3 and v4", "BFCL multi turn"):
+    for name in ("BFCL multi turn",):
         write_jsonl(tmp_path / f"{name}.json", [SETS[name][0](n) for n in range(4)])
     write_jsonl(tmp_path / "plain.jsonl", [{"messages": [user(n)]} for n in range(4)])
     task = {
@@ -600,7 +578,6 @@ def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(
     found = {
         dataset["name"]: min(lengths(dataset)) for dataset in run.profile["datasets"]
     }
-    assert found["BFCL v1"] == found["BFCL v3 and v4"] > found["plain"] + 30
     assert found["BFCL multi turn"] == found["plain"]
     assert found["task"] == found["whole"]
 

@@ -1,8 +1,9 @@
-"""Inspect's logs: the requests that were sent, no more and no fewer, whatever the log's form."""
+"""Inspect's logs: the requests that were sent, no more and no fewer, whatever the log's
+form.
+"""
 
 import json
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from transformers import AutoTokenizer
 
 import chunkscope
 from chunkscope.prompts.chat import conversation
-from chunkscope.prompts.harness import inspect_log
+from chunkscope.prompts.harness import inspect_file
+from chunkscope.sources.base import DataError
+from tests.prompts.helpers import ReadLog, read_log
 from tests.prompts.inspect_logs import (
     DEFLATE,
     ZSTD,
@@ -25,72 +28,83 @@ from tests.prompts.inspect_logs import (
 from tests.sources.helpers import Read, read
 
 REAL = "data/harness_logs/inspect_ai-0.3.285"
-AUTO = cache(AutoTokenizer.from_pretrained)
 
 
 def said(log: Read) -> list[list[Any]]:
     return [[message["content"] for message in row["messages"]] for row in log.records]
 
 
-# --- real logs ------------------------------------------------------------------------------------
+# --- real logs ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["gsm8k-fewshot", "mmlu-choice", "21*gsm8k-agent", "23*gsm8k-a"]
-)
-def test_a_real_log_gives_what_was_sent_in_that_order_and_each_is_counted(
-    shared, name
-) -> None:
+LOGS = ["gsm8k-fewshot", "mmlu-choice", "21*gsm8k-agent", "23*gsm8k-a"]
+
+
+def real_log(shared: Path, name: str) -> Path:
     (path,) = (shared / REAL).glob(f"*{name}*")
-    lines = (shared / REAL / "truth.jsonl").read_text().splitlines()
-    truth = [line for line in map(json.loads, lines) if line["log"] == path.name]
-    log = read(path)
+    return path
+
+
+def truth_of(path: Path) -> list[dict[str, Any]]:
+    """What the mock server that a log was written with was sent."""
+    lines = (path.parent / "truth.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if line["log"] == path.name]
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_real_log_gives_what_was_sent_in_that_order(shared, name) -> None:
+    path = real_log(shared, name)
+    log, truth = read(path), truth_of(path)
     assert (log.error, log.bad, log.format, log.unit) == (None, [], "inspect", "sample")
     assert len(log.records) == len(truth) > 0
-    tokenizer, lengths = str(shared / "tokenizers" / "qwen3"), Counter[int]()
-    reference = AUTO(tokenizer)
-    for found, sent in zip(log.records, truth, strict=True):
-        assert (found["id"], found["epoch"]) == (sent["doc_id"], sent["epoch"])
-        said = [*map(as_sent, sent["messages"])]
-        assert (
-            conversation(found["messages"], {}).messages
-            == conversation(said, {}).messages
-        )
-        assert found["functions"] == sent["tools"]
-        assert found["max_tokens"] == sent["gen_kwargs"].get("max_tokens")
-        # The mock server that these were sent to counted words.
+    for row, sent in zip(log.records, truth, strict=True):
+        assert (row["id"], row["epoch"]) == (sent["doc_id"], sent["epoch"])
+        chat = conversation(as_sent(sent), {})
+        assert conversation(row["messages"], {}).messages == chat.messages
+        assert row["functions"] == sent["tools"]
+        assert row["max_tokens"] == sent["gen_kwargs"].get("max_tokens")
+        # The mock server counted words.
         words = [len(message["content"].split()) for message in sent["messages"]]
-        assert found["input_tokens"] == sum(words)
-        tools = [{"type": "function", "function": tool} for tool in sent["tools"]]
-        how = {"tools": tools, "add_generation_prompt": True, "tokenize": False}
-        text = reference.apply_chat_template(said, **how)
+        assert row["input_tokens"] == sum(words)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_the_messages_of_a_real_log_are_counted_as_the_reference_does(shared, name):
+    path = real_log(shared, name)
+    folder = str(shared / "tokenizers" / "qwen3")
+    reference = AutoTokenizer.from_pretrained(folder)
+    lengths = Counter[int]()
+    for sent in truth_of(path):
+        text = reference.apply_chat_template(
+            as_sent(sent),
+            tools=[{"type": "function", "function": tool} for tool in sent["tools"]],
+            add_generation_prompt=True,
+            tokenize=False,
+        )
         lengths[len(reference.encode(text, add_special_tokens=False))] += 1
-    (dataset,) = chunkscope.analyze(
-        path, tokenizer=tokenizer, field="messages"
-    ).datasets
-    assert dict(dataset.lengths.counts) == lengths
+    for options in ({}, {"field": "messages"}):
+        (dataset,) = chunkscope.analyze(path, tokenizer=folder, **options).datasets
+        assert dict(dataset.lengths.counts) == lengths
 
 
-def as_sent(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of truth.jsonl in the words of OpenAI's API."""
-    kept = {
-        key: message[key]
-        for key in ("role", "content", "tool_call_id")
-        if key in message
-    }
-    if calls := message.get("tool_calls"):
-        kept["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {"name": call["function"], "arguments": call["arguments"]},
-            }
-            for call in calls
-        ]
-    return kept
+def as_sent(sent: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a request in truth.jsonl in the words of OpenAI's API."""
+    return [openai_message(message) for message in sent["messages"]]
 
 
-# --- forms ----------------------------------------------------------------------------------------
+def openai_message(message: dict[str, Any]) -> dict[str, Any]:
+    names = ("role", "content", "tool_call_id")
+    written = {name: message[name] for name in names if name in message}
+    calls = []
+    for call in message.get("tool_calls") or ():
+        function = {"name": call["function"], "arguments": call["arguments"]}
+        calls.append({"id": call["id"], "type": "function", "function": function})
+    if calls:
+        written["tool_calls"] = calls
+    return written
+
+
+# --- forms ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", [0, DEFLATE, ZSTD])
@@ -115,7 +129,7 @@ def test_a_log_is_known_by_what_is_in_it_not_by_its_name(tmp_path: Path) -> None
     assert read(tmp_path / "other.json").format == "json"
 
 
-# --- what counts ----------------------------------------------------------------------------------
+# --- what counts ----------------------------------------------------------------------
 
 
 def test_every_call_counts_but_those_that_inspect_had_in_its_cache(
@@ -193,7 +207,7 @@ def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
         ({"usage": {"input_tokens": 9, "input_tokens_cache_read": 0}}, 9),
         ({"usage": {"input_tokens": 1, "input_tokens_cache_read": 8}}, 9),
         ({"usage": {"input_tokens": 9, "input_tokens_cache_read": 8, "output_tokens": 2,
-                    "total_tokens": 11}}, 9),  # an older version: the cached ones are in it
+                    "total_tokens": 11}}, 9),  # in older versions they are in it
         ({"usage": {"input_tokens": 50}, "input_context_tokens": 9}, 9),
         ({"usage": {"input_tokens": -1}}, None),
         ({"usage": None}, None),
@@ -238,11 +252,136 @@ def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(
     ]
     path = write_eval(tmp_path / "a.eval", *samples)
     assert "".join(words for (words,) in said(read(path))) == "0a1a2a3a0b1b2b3b"
-    monkeypatch.setattr(inspect_log, "SORTED_BYTES", 1)
+    monkeypatch.setattr(inspect_file, "SORTED_BYTES", 1)
     assert "".join(words for (words,) in said(read(path))) == "0a0b1a1b2a2b3a3b"
 
 
-# --- bad input ------------------------------------------------------------------------------------
+# --- sessions -------------------------------------------------------------------------
+
+
+def pauses(log: ReadLog) -> list[tuple[str, int, float | None]]:
+    sessions = [request.session for request in log.requests]
+    return [(turn.session, turn.number, turn.pause_s) for turn in sessions]
+
+
+def test_the_turns_of_a_sample_are_a_session_with_the_time_between_them(tmp_path):
+    """Ends are logged as `completed`; a pause is the time of a tool."""
+    first = event("a", at=1, completed="2026-11-15T12:00:03+00:00")
+    second = event("a", "b", at=7, completed="2026-11-15T12:00:09+00:00")
+    third = event("a", "b", "c", at=9)
+    meanwhile = sample("x", event("else", at=5))
+    log = read_log(
+        write_eval(tmp_path / "a.eval", sample(1, first, second, third), meanwhile)
+    )
+    assert pauses(log) == [
+        ("1 epoch 1", 1, None),
+        ("x epoch 1", 1, None),
+        ("1 epoch 1", 2, 4.0),
+        ("1 epoch 1", 3, 0.0),
+    ]
+
+
+def test_what_a_sample_waited_for_a_connection_is_no_pause(tmp_path) -> None:
+    first = event("a", at=1, working_start=1.0, working_time=2.0)
+    second = event("b", at=50, working_start=4.5, working_time=1.0)
+    log = read_log(write_eval(tmp_path / "a.eval", sample(1, first, second)))
+    assert [pause for _, _, pause in pauses(log)] == [None, 1.5]
+
+
+def test_requests_that_overlap_have_no_pause(tmp_path) -> None:
+    first = event("a", at=1, working_start=1.0, working_time=2.0)
+    second = event("b", at=2, working_start=2.0, working_time=1.0)
+    log = read_log(write_eval(tmp_path / "a.eval", sample(1, first, second)))
+    assert [pause for _, _, pause in pauses(log)] == [None, 0.0]
+
+
+def test_a_log_without_times_of_its_answers_has_no_pauses(tmp_path) -> None:
+    log = read_log(
+        write_eval(tmp_path / "a.eval", sample(1, event("a"), event("b", at=1)))
+    )
+    assert pauses(log) == [("1 epoch 1", 1, None), ("1 epoch 1", 2, None)]
+
+
+def test_each_try_of_a_sample_is_a_session(tmp_path) -> None:
+    retry = {"message": "timed out", "events": [event("a"), event("b", at=1)]}
+    tried = sample(1, event("a", at=2), error_retries=[retry])
+    log = read_log(write_eval(tmp_path / "a.eval", tried))
+    assert [(name, number) for name, number, _ in pauses(log)] == [
+        ("1 epoch 1", 1),
+        ("1 epoch 1", 2),
+        ("1 epoch 1 try 2", 1),
+    ]
+
+
+def test_the_turns_of_a_real_agent_are_its_sessions(shared) -> None:
+    """Ten samples of three requests; its calculator answers in well under a second."""
+    log = read_log(real_log(shared, "21*gsm8k-agent"))
+    sessions = Counter(request.session.session for request in log.requests)
+    assert list(sessions.values()) == [3] * 10
+    for request in log.requests:
+        turn = request.session
+        assert (turn.pause_s is None) == (turn.number == 1)
+        assert turn.number == 1 or 0 < turn.pause_s < 1
+
+
+def test_messages_are_counted_for_a_tokenizer_and_usage_is_there_too(tmp_path) -> None:
+    path = write_eval(tmp_path / "a.eval", sample(1, event("hi", usage=10)))
+    (counted,) = read_log(path, counts_texts=True).requests
+    assert counted.prompt.messages == [{"role": "user", "content": "hi"}]
+    assert (counted.logged_tokens, counted.output) == (10, 2)
+    (logged,) = read_log(path).requests
+    assert (logged.prompt, logged.logged_tokens, logged.output) == (10, 10, 2)
+
+
+# --- several models -------------------------------------------------------------------
+
+
+def graded(folder: Path) -> Path:
+    """A log of an agent and its grader."""
+    agent = event("asked", at=1, completed="2026-11-15T12:00:02+00:00")
+    grader = event("graded", at=3, model="openai/gpt", role="grader")
+    again = event("again", at=6)
+    return write_eval(folder / "a.eval", sample(1, agent, grader, again))
+
+
+def prompts_of(log: ReadLog) -> list[str]:
+    return [request.prompt.messages[-1]["content"] for request in log.requests]
+
+
+def test_a_log_of_several_models_asks_for_one(tmp_path) -> None:
+    with pytest.raises(DataError, match="vllm/m, openai/gpt") as raised:
+        read_log(graded(tmp_path))
+    assert "--log-model NAME" in raised.value.hint
+
+
+def test_the_model_is_an_option_of_analyze(tmp_path) -> None:
+    path = graded(tmp_path)
+    with pytest.raises(DataError, match="several models"):
+        chunkscope.analyze(path)
+    (counted,) = chunkscope.analyze(path, log_model="vllm/m").datasets
+    assert (counted.log.requests, counted.log.documents) == (2, 1)
+
+
+@pytest.mark.parametrize("name", ["openai/gpt", "gpt"])
+def test_the_model_that_is_named_is_counted(tmp_path, name) -> None:
+    log = read_log(graded(tmp_path), log_model=name)
+    assert prompts_of(log) == ["graded"]
+    (note,) = log.log.notes()
+    assert (note.code, note.values["models"]) == ("other_models", ["vllm/m (2)"])
+
+
+def test_a_pause_holds_what_other_models_did(tmp_path) -> None:
+    log = read_log(graded(tmp_path), log_model="vllm/m")
+    assert prompts_of(log) == ["asked", "again"]
+    assert pauses(log) == [("1 epoch 1", 1, None), ("1 epoch 1", 2, 4.0)]
+
+
+def test_a_model_that_is_not_in_the_log_is_an_error(tmp_path) -> None:
+    with pytest.raises(DataError, match=r"other/model.*vllm/m, openai/gpt"):
+        read_log(graded(tmp_path), log_model="other/model")
+
+
+# --- bad input ------------------------------------------------------------------------
 
 GOOD = sample("good", event("fine"))
 

@@ -1,4 +1,6 @@
-"""lm-eval's samples in every form it has written them, and what may be wrong with them."""
+"""lm-eval's samples in every form it has written them, and what may be wrong with
+them.
+"""
 
 import json
 from pathlib import Path
@@ -40,7 +42,7 @@ def test_a_document_is_counted_once_whatever_the_filters(tmp_path: Path) -> None
     assert [request.prompt for request in found.requests] == [
         f"question {n}" for n in range(3)
     ]
-    assert (found.positions, found.log.documents, found.bad) == ([1, 2, 3], 3, [])
+    assert (found.positions, found.summary.documents, found.bad) == ([1, 2, 3], 3, [])
 
 
 def test_repeats_and_choices_are_requests(tmp_path: Path) -> None:
@@ -80,7 +82,8 @@ SHORT = [sample(0, [words(10), {"until": []}], resps=[["x"]])]
 @pytest.mark.parametrize(
     ("rows", "run", "lengths"),
     [
-        # acc_mutual_info sends every choice again, without its context: a prefix token stands there
+        # acc_mutual_info sends every choice again, without its context: a prefix token
+        # stands there
         ([sample(0, [words(10), " a"], ["", " a"])], {"lm": "x"}, {11: 1, 2: 1}),
         # likelihood requests are cut
         (LONG, CUT | {"lm_eval_version": "0.4.13"}, {99: 1, 21: 1}),
@@ -88,8 +91,8 @@ SHORT = [sample(0, [words(10), {"until": []}], resps=[["x"]])]
         (LONG, CUT, {99: 1, 21: 1}),
         # generation leaves room for the answer
         (ANSWER, CUT, {70: 1}),
-        # texts are sent in windows: each but the first begins with a token that was scored before,
-        # the last reaches back
+        # texts are sent in windows: each but the first begins with a token that was
+        # scored before, the last reaches back
         (ROLLING, LOCAL | {"max_length": 12}, {11: 3, 5: 1}),
         # special tokens are left to the tokenizer since versions are logged
         (SHORT, {"lm_eval_version": "0.4.13", "config": {"model": "vllm"}}, {11: 1}),
@@ -110,7 +113,9 @@ def test_requests_are_as_long_as_that_run_sent_them(
 
 
 def test_other_results_are_another_count(tmp_path: Path) -> None:
-    """What was counted before is not taken from the cache when the run's settings changed."""
+    """What was counted before is not taken from the cache when the run's settings
+    changed.
+    """
     row = sample(0, [words(50), " a"])
     run = {"config": {"model": "vllm", "model_args": {"add_bos_token": False}}}
     for longest in (40, 30):
@@ -141,7 +146,7 @@ def test_all_tasks_of_a_file_that_holds_several_count(tmp_path: Path) -> None:
     assert [request.kind for request in found.requests] == ["likelihood"] * 2 + [
         "generate"
     ] * 2
-    assert (found.log.documents, found.bad) == (4, [])
+    assert (found.summary.documents, found.bad) == (4, [])
 
 
 BAD = [

@@ -1,6 +1,8 @@
-"""What a task would send, asked of the real lm-eval and Inspect: tasks and data are written here.
+"""What a task would send, asked of the real lm-eval and Inspect: tasks and data are
+written here.
 
-The rest needs no harness: how the process of a task is started, and that nothing of it is left.
+The rest needs no harness: how the process of a task is started, and that nothing of it
+is left.
 """
 
 import json
@@ -97,12 +99,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# --- lm-eval --------------------------------------------------------------------------------------
+# --- lm-eval --------------------------------------------------------------------------
 
 # It would read the 14,000 files of its own tasks first, each time.
-OWN_TASKS_ONLY = """import functools
+OWN_TASKS_ONLY = """from functools import partialmethod
 from lm_eval.tasks import TaskManager
-TaskManager.__init__ = functools.partialmethod(TaskManager.__init__, include_defaults=False)
+TaskManager.__init__ = partialmethod(TaskManager.__init__, include_defaults=False)
 """
 # lm-eval's own command line, twice: plain, and as a chat with another number of shots.
 RUN_LM_EVAL = f"""{OWN_TASKS_ONLY}
@@ -218,12 +220,13 @@ def test_what_cannot_be_rendered_is_a_sentence(outcomes: list[dict]) -> None:
     assert [error.exit_code for error in errors] == [3, 4, 3, 3, 3]
     assert "KeyError: 'no such key'" in coded.message
     assert "broken.py, line 2" in coded.hint
-    assert "load_dataset('nobody/nothing', 'main')" in no_set.hint
+    assert "nobody/nothing" in no_set.message
+    assert "load_dataset" in no_set.hint
     assert "tokenizer tasks" in no_chat.message
     assert "RuntimeError: no data today" in raises.message
 
 
-# --- Inspect --------------------------------------------------------------------------------------
+# --- Inspect --------------------------------------------------------------------------
 
 INSPECT = """from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
@@ -238,7 +241,8 @@ def sums():
 
 @task
 def quiz():
-    samples = [Sample(input=f"No. {n}?", choices=["a", "b"], target="A") for n in range(3)]
+    choices = ["a", "b"]
+    samples = [Sample(f"No. {n}?", choices=choices, target="A") for n in range(3)]
     return Task(samples, solver=multiple_choice())
 
 @task
@@ -273,7 +277,7 @@ def test_an_inspect_task_is_rendered_through_its_mock_model(
     assert "inspect:" in run.err, "that code is run is said"
 
 
-# --- without a harness ----------------------------------------------------------------------------
+# --- without a harness ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -283,9 +287,7 @@ def own_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("own_python")
 @pytest.mark.skipif(find_spec("lm_eval") is not None, reason="it is installed")
-def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs_it() -> (
-    None
-):
+def test_a_harness_that_is_not_installed_is_named_with_its_install_command() -> None:
     with ExitStack() as folders, pytest.raises(MissingError) as raised:
         Rendering(folders=folders).sources("lm-eval:gsm8k")
     assert f"{sys.executable} -m pip install lm_eval" in (raised.value.hint or "")

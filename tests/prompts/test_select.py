@@ -170,7 +170,7 @@ def test_options_that_cannot_be_meant_are_usage_errors(options: dict[str, Any]) 
         choose(NESTED, **options)
 
 
-# --- rows -----------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_conversation_that_no_server_takes_is_a_bad_row(record: Any) -> None:
     assert (prompts.positions, bad) == ([1], [2])
 
 
-# --- lengths that the data holds already ----------------------------------------------------------
+# --- lengths that the data holds already ----------------------------------------------
 
 TRACE = {"input_length": 5, "output_length": 1}
 
@@ -328,7 +328,7 @@ def test_anything_else_is_a_bad_row(value: Any) -> None:
         trace_length(value, "n")
 
 
-# --- one prompt each ------------------------------------------------------------------------------
+# --- one prompt each ------------------------------------------------------------------
 
 
 def test_each_puts_an_element_where_its_list_was() -> None:

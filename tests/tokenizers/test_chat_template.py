@@ -186,10 +186,10 @@ def test_the_generation_prompt_is_asked_for_and_a_row_can_decline_it() -> None:
 def test_developers_are_the_system_of_a_template_that_does_not_name_them() -> None:
     roles = {"user": "hi", "developer": "be", "system": "kind"}
     messages = [{"role": role, "content": text} for role, text in roles.items()]
-    row, before = (conversation(messages, {}, (0, minor)) for minor in (23, 22))
+    row = conversation(messages, {})
     source = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }} {% endfor %}"
     plain, kept = ChatTemplate(source, special_tokens={}), "u:hi d:be s:kind "
-    assert (plain.render(row), plain.render(before)) == ("s:be\n\nkind u:hi ", kept)
+    assert plain.render(row) == "s:be\n\nkind u:hi "
     assert (
         ChatTemplate(source + "{# 'developer' #}", special_tokens={}).render(row)
         == kept

@@ -1,29 +1,50 @@
-"""What harnesses sent: their logs, recognised by the keys of their rows, and their tasks."""
+"""What harnesses sent: their logs, recognised by the keys of their rows, and their
+tasks.
+"""
 
-from chunkscope.prompts.harness import inspect_log, lm_eval, small
-from chunkscope.prompts.harness.log import HarnessLog
+from collections.abc import Callable
+
+from chunkscope.prompts.harness import (
+    evalscope,
+    helm,
+    inspect_file,
+    inspect_log,
+    lighteval,
+    lm_eval,
+    opencompass,
+)
+from chunkscope.prompts.harness.log import HarnessLog, LogStart
 from chunkscope.sources.reader import Format, register
 
-LOGS: tuple[type[HarnessLog], ...] = (
-    *(lm_eval.LmEvalLog, small.HelmLog, small.LightevalLog, small.OpenCompassLog),
-    *(
-        small.OpenAiEvalsLog,
-        small.SimpleEvalsLog,
-        small.EvalScopeLog,
-        small.PromptfooLog,
-    ),
+RECOGNISERS: tuple[Callable[[LogStart], HarnessLog | None], ...] = (
+    inspect_log.recognise,
+    lm_eval.recognise,
+    helm.recognise,
+    lighteval.recognise,
+    opencompass.recognise,
+    evalscope.recognise,
 )
+
+
+def recognise_log(start: LogStart) -> HarnessLog | None:
+    """The log that a file is, or None. Raises DataError for one that cannot be read."""
+    for recognise in RECOGNISERS:
+        log = recognise(start)
+        if log is not None:
+            return log
+    return None
+
 
 # What `sources` cannot know of files: which belong to a harness, and how to read them.
 register(
     Format(
-        name=inspect_log.FORMAT,
+        name=inspect_file.FORMAT,
         suffixes=(".eval",),
-        rows=inspect_log.inspect_rows,
-        claims_start=inspect_log.STARTS_LIKE_JSON.match,
-        claims_members=inspect_log.is_inspect_zip,
-        task_name=inspect_log.NAME,
+        rows=inspect_file.inspect_rows,
+        claims_start=inspect_file.STARTS_LIKE_JSON.match,
+        claims_members=inspect_file.is_inspect_zip,
+        task_name=inspect_file.NAME,
     ),
     Format(task_name=lm_eval.SAMPLES_NAME, skip_reason=lm_eval.skip_reason),
-    Format(skip_reason=small.skip_reason),
+    Format(skip_reason=helm.skip_reason),
 )

@@ -1,78 +1,108 @@
-"""The seam of all harness logs: a request as it was sent, and what a log says of itself.
+"""What all harness logs have in common: requests as they were sent, and a summary.
 
-A log is recognised by the keys of its rows, never by its name. Its reader, a `HarnessLog`, then
+A log is recognised by the keys of its rows, never by its name. A `HarnessLog` then
 turns each row into the requests that were sent for it: several, one, or none.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from chunkscope.artefacts.note import Note
 from chunkscope.prompts.chat import Conversation, conversation
-from chunkscope.sources.reader import RecordReader
+from chunkscope.sources.base import Source
 
 RequestKind = Literal["generate", "likelihood"]
 AS_LOGGED, AS_SENT, LONGEST_FIRST = "as logged", "as sent", "longest first"
+MOST_COUNT = 10**15  # a larger number is a time stamp or an id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTurn:
+    """Where a request stands in its session.
+
+    In a session each request is sent when the one before has ended. `pause_s` is the
+    time between the end of the previous request and the start of this one; None for the
+    first turn, and where the log does not say.
+    """
+
+    session: str
+    number: int
+    pause_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentRequest:
-    """One request; its `prompt` is text, messages that a server rendered, or, where the log has
-    token ids or the server's count, that many tokens."""
+    """One request, with what a harness did to it before it reached the model.
+
+    `prompt` is text, messages that a server rendered, or, where the log has token ids
+    or the server's count, that many tokens. `logged_tokens` is the server's count also
+    where `prompt` has the messages.
+    """
 
     prompt: str | Conversation | int
     kind: RequestKind = "generate"
-    continuation: str = (
-        ""  # of a likelihood request: counted with the prompt, as one text
-    )
-    special_tokens: bool = (
-        False  # whether a tokenizer's <s> and the like were added to a text
-    )
-    added: int = 0  # tokens that the harness sent besides
-    most_tokens: int | None = None  # of what is longer it cut the left
-    window: int | None = None  # a longer text it sent in windows of so many
+    # Of a likelihood request; the tokenizer gets it and the prompt as one text.
+    continuation: str = ""
+    # Whether a tokenizer's <s> and the like were added to a text.
+    special_tokens: bool = False
+    # Tokens that the harness sent besides.
+    added: int = 0
+    # The harness cut the left of what is longer.
+    most_tokens: int | None = None
+    # The harness sent a longer text in windows of so many tokens.
+    window: int | None = None
     output_cap: int | None = None
-    output: str | int | None = None  # the answer's text or its tokens; None: not logged
+    # The answer's text or its number of tokens; None where it is not logged.
+    output: str | int | None = None
+    logged_tokens: int | None = None
+    session: SessionTurn | None = None
 
     def sent(self, tokens: int) -> list[int]:
-        """The lengths that reached the model when prompt and continuation are so many tokens."""
+        """The lengths that reached the model, of prompt and continuation together."""
         windows = 1
         if self.window is not None and tokens > self.window:
             # The last window reaches back, so that it is as long as the others.
-            windows, tokens = -(-tokens // self.window), self.window
+            windows = -(-tokens // self.window)
+            tokens = self.window
         tokens += self.added
-        return [
-            tokens if self.most_tokens is None else min(tokens, self.most_tokens)
-        ] * windows
+        if self.most_tokens is not None:
+            tokens = min(tokens, self.most_tokens)
+        return [tokens] * windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSummary:
-    """What a log is: its harness, its task, and how its requests were sent."""
+class LogHeader:
+    """What a log says of its run before any request is read."""
 
     harness: str
     version: str | None = None
     task: str | None = None
     shots: int | None = None
+    # The order in which the harness sent its requests.
+    order: str = AS_LOGGED
+    # Requests that it kept in flight; None: all, or not known.
+    concurrency: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSummary(LogHeader):
+    """What a log is: its run, and which requests it has."""
+
     documents: int
     requests: int
-    kinds: dict[str, int] = field(
-        default_factory=dict
-    )  # how many of each kind were sent
-    output_caps: dict[str, int] = field(
-        default_factory=dict
-    )  # requests by their output cap
-    order: str = AS_LOGGED  # in which the harness sent them
-    rendered: bool = False  # asked of the task: nothing was sent yet
-    concurrency: int | None = (
-        None  # requests that it kept in flight; None: all, or not known
-    )
+    # How many requests of each kind were sent, and with which output cap.
+    kinds: dict[str, int] = field(default_factory=dict)
+    output_caps: dict[str, int] = field(default_factory=dict)
+    # Asked of the task: nothing was sent yet.
+    rendered: bool = False
 
     @property
     def is_agent(self) -> bool:
-        """Whether samples are chains of requests, each sent when the one before has ended."""
+        """Whether samples are chains of requests, each sent when the one before has
+        ended.
+        """
         return self.harness == "Inspect" and self.requests > self.documents
 
     @property
@@ -81,62 +111,69 @@ class LogSummary:
         return max(map(int, self.output_caps), default=None)
 
 
-class HarnessLog(ABC):
-    """Reads the rows of one log, in order and once; then it is asked for what it says of itself."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStart:
+    """What there is to recognise a log by, and what the user wants of it."""
 
-    harness: ClassVar[str]
-    keys: ClassVar[tuple[set[str], ...]] = ()  # a row has all of one of these
-    is_named_by_task: ClassVar[bool] = False  # its file
-    version: str | None = None
-    task: str | None = None
-    shots: int | None = None
-    order: str = AS_LOGGED  # in which the harness sent the requests
-    concurrency: int | None = None
-    counts_texts: bool = False  # also where the log has the server's own counts
-
-    def __init__(
-        self, _: Sequence[Any] = (), reader: RecordReader | None = None
-    ) -> None:
-        """From the first records and the reader, which say something of the whole."""
-        if self.is_named_by_task and reader:
-            self.task = reader.source.name.rpartition("/")[2]
-        self.ids: set[str] = set()  # of the documents seen so far
+    source: Source
+    format: str
+    records: Sequence[Any]  # the first of them
+    metadata: dict[str, Any]  # what a document says beside its rows
+    # Count messages also where the log has the server's own counts.
+    counts_texts: bool = False
+    # The model whose requests are wanted, in a log that has several.
+    model: str | None = None
 
     @property
-    def documents(self) -> int:
-        return len(self.ids)
+    def file_stem(self) -> str:
+        return self.source.name.rpartition("/")[2]
 
-    def add_document(self, name: Any = None) -> None:
-        """One that comes again under its name is counted once; without a name each is new."""
-        self.ids.add(str(len(self.ids) if name is None else name))
+
+class HarnessLog(ABC):
+    """Reads the rows of one log, in order and once; then it can say what was in
+    them.
+    """
+
+    def __init__(self, header: LogHeader) -> None:
+        self.header = header
+        self.documents: set[str] = set()
+
+    def rows(self, record: Any) -> list[Any]:
+        """The rows of the log in one record: the record, unless it is a whole
+        document.
+        """
+        return [record]
 
     @abstractmethod
-    def requests(self, row: Any) -> Iterable[SentRequest]:
+    def requests(self, row: Any) -> Iterator[SentRequest]:
         """What was sent for one row. Raises DataError."""
 
-    def notes(self) -> Iterable[Note]:
-        """What the user should know of the log."""
-        return ()
+    def add_document(self, name: object = None) -> None:
+        """Count a document. One that comes again under its name is the same one."""
+        self.documents.add(str(len(self.documents) if name is None else name))
+
+    def notes(self) -> Iterator[Note]:
+        """What the user should know of the log, once its rows were read."""
+        yield from ()
 
     def summary(self, kinds: dict[str, int], output_caps: dict[str, int]) -> LogSummary:
-        """What is known of the whole once all records were read and their requests counted."""
-        names = (
-            "harness",
-            "version",
-            "task",
-            "shots",
-            "documents",
-            "order",
-            "concurrency",
-        )
-        about: dict[str, Any] = {name: getattr(self, name) for name in names}
-        requests = sum(kinds.values())
+        """What the whole log is, given the requests that were counted."""
         return LogSummary(
-            **about, requests=requests, kinds=kinds, output_caps=output_caps
+            **asdict(self.header),
+            documents=len(self.documents),
+            requests=sum(kinds.values()),
+            kinds=kinds,
+            output_caps=output_caps,
         )
 
 
-# --- what logs have in common ---------------------------------------------------------------------
+# --- what logs have in common ---------------------------------------------------------
+
+
+def most_have(rows: Sequence[Any], *keys: str) -> bool:
+    """Whether more than half of the rows have all of these keys."""
+    having = [row for row in rows if as_dict(row).keys() >= set(keys)]
+    return 2 * len(having) > len(rows)
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -152,22 +189,28 @@ def as_text(value: Any) -> str | None:
 
 
 def as_count(value: Any) -> int | None:
-    """A whole number, which may be written as text; harnesses write -1 where they do not know."""
-    if (
-        isinstance(value, str)
-        and value.isascii()
-        and value.isdigit()
-        and len(value) < 15
-    ):
-        return int(value)
-    return value if type(value) is int and 0 <= value < 10**15 else None
+    """A whole number, which may be written as text; harnesses write -1 where they do
+    not know.
+    """
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value) if len(value) < len(str(MOST_COUNT)) - 1 else None
+    if type(value) is int and 0 <= value < MOST_COUNT:
+        return value
+    return None
+
+
+def first_count(*values: Any) -> int | None:
+    """The first that is a whole number over 0."""
+    for value in values:
+        if count := as_count(value):
+            return count
+    return None
 
 
 def as_prompt(value: Any) -> str | Conversation:
     return value if isinstance(value, str) else conversation(value, {})
 
 
-def single(texts: Iterable[Any]) -> str | None:
+def only_text(texts: Sequence[Any]) -> str | None:
     """The answer of a request that has just one."""
-    answers = list(texts)
-    return as_text(answers[0]) if len(answers) == 1 else None
+    return as_text(texts[0]) if len(texts) == 1 else None

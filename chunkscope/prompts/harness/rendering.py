@@ -1,7 +1,9 @@
-"""`lm-eval:gsm8k` and `inspect:file.py@task`: what a task would send, before there is a log.
+"""`lm-eval:gsm8k` and `inspect:file.py@task`: what a task would send, before there is a
+log.
 
-A task is code. It runs only when it is named like that, in a process of its own (`inside/`), which
-writes the harness's own log into a temporary folder; from there on it is read like any log.
+A task is code. It runs only when it is named like that, in a process of its own
+(`inside/`), which writes the harness's own log into a temporary folder; from there on
+it is read like any log.
 """
 
 import json
@@ -22,7 +24,7 @@ from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageEr
 from chunkscope.sources.base import Source, printable
 
 PROGRAM = Path(__file__).parent / "inside" / "chunkscope_tasks.py"
-_LOG_FORMATS = {"lm-eval": "jsonl", "inspect": "inspect"}
+LOG_FORMATS = {"lm-eval": "jsonl", "inspect": "inspect"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +51,11 @@ class Rendering:
     tell: Tell = lambda _: None
 
     def sources(self, text: str) -> list[Source] | None:
-        """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`; None for anything else."""
+        """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`; None for anything
+        else.
+        """
         harness, colon, names = text.partition(":")
-        if harness not in _LOG_FORMATS or not colon:
+        if harness not in LOG_FORMATS or not colon:
             return None
         tasks = [task.strip() for task in names.split(",") if task.strip()]
         if not tasks:
@@ -65,35 +69,17 @@ class Rendering:
         folder = Path(self.folders.enter_context(temporary))
         (folder / "request.json").write_text(request, encoding="utf-8")
         ended = run_program(python, folder, self.options.timeout)
-        try:
-            outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_bytes())
-        except (OSError, ValueError):
-            outcome = {
-                "output": (folder / "output").read_text(
-                    encoding="utf-8", errors="replace"
-                )
-            }
+        outcome = outcome_in(folder)
         if "logs" not in outcome:
             raise failure(text, outcome, ended)
-        return [
-            Source(
-                name=log["task"],
-                path=f"{harness}:{log['task']}",
-                format=_LOG_FORMATS[harness],
-                file=folder / log["file"],
-                bytes=(folder / log["file"]).stat().st_size,
-                rendered=True,
-            )
-            for log in outcome["logs"]
-        ]
+        return [rendered_source(harness, log, folder) for log in outcome["logs"]]
 
     def request(self, harness: str, tasks: list[str]) -> dict[str, Any]:
         """What the program is asked for."""
         options, limit = self.options, self.options.limit
-        for name, value in (("--limit", limit), ("timeout", options.timeout)):
-            if value is not None and not 0 < value < inf:
-                raise UsageError(f"{name} must be over 0, not {value:g}")
-        if limit is not None and limit >= 1:
+        check_over_zero("--limit", limit)
+        check_over_zero("timeout", options.timeout)
+        if limit is not None and limit >= 1:  # a count; below it is a share
             limit = int(limit)
         if harness == "inspect" and (options.shots is not None or options.include_path):
             raise UsageError(
@@ -102,19 +88,54 @@ class Rendering:
         if harness == "lm-eval" and self.chat and self.tokenizer is None:
             hint = "name it: --model Qwen/Qwen3-8B"
             raise UsageError("--apply-chat-template needs a model", hint=hint)
-        return asdict(options) | {
+        tokenizer = self.tokenizer
+        if tokenizer is not None:  # a name on the hub is no path, and stays as it is
+            tokenizer = os.path.expanduser(tokenizer)  # noqa: PTH111
+        return {
+            **asdict(options),
             "harness": harness,
             "tasks": tasks,
             "limit": limit,
-            "tokenizer": self.tokenizer and os.path.expanduser(self.tokenizer),  # noqa: PTH111
+            "tokenizer": tokenizer,
             "chat": self.chat,
-            "chat_template": self.chat_template and str(self.chat_template),
+            "chat_template": str(self.chat_template) if self.chat_template else None,
             "trust_remote_code": self.trust_remote_code,
         }
 
 
+def check_over_zero(name: str, value: float | None) -> None:
+    if value is not None and not 0 < value < inf:
+        raise UsageError(f"{name} must be over 0, not {value:g}")
+
+
+def outcome_in(folder: Path) -> dict[str, Any]:
+    """What the program says came of it; if it says nothing, what it wrote on the
+    way.
+    """
+    try:
+        outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_bytes())
+    except (OSError, ValueError):
+        output = (folder / "output").read_text(encoding="utf-8", errors="replace")
+        return {"output": output}
+    return outcome
+
+
+def rendered_source(harness: str, log: dict[str, str], folder: Path) -> Source:
+    file = folder / log["file"]
+    return Source(
+        name=log["task"],
+        path=f"{harness}:{log['task']}",
+        format=LOG_FORMATS[harness],
+        file=file,
+        bytes=file.stat().st_size,
+        rendered=True,
+    )
+
+
 def run_program(python: str, folder: Path, timeout_s: float) -> int | None:
-    """The exit code, None after a timeout. Nothing that was started is left, however it ends."""
+    """The exit code, None after a timeout. Nothing that was started is left, however it
+    ends.
+    """
     with (folder / "output").open("wb") as output:
         try:
             child = subprocess.Popen(  # noqa: S603
@@ -146,12 +167,12 @@ def failure(text: str, outcome: dict[str, Any], ended: int | None) -> Chunkscope
         hint = outcome["hint"] and printable(outcome["hint"])
         return kind(f"{text}: {printable(outcome['message'])}", hint=hint)
     last = printable(outcome["output"].strip().rpartition("\n")[2] or "nothing")
+    end = f"the end of its output: {last}"
     if ended is not None:
-        return InputError(
-            f"{text}: its process ended with {ended}; the end of its output: {last}"
-        )
+        return InputError(f"{text}: its process ended with {ended}; {end}")
     return InputError(
-        f"{text}: no answer in time, so its process was stopped; the end of its output: {last}",
-        hint="set a longer timeout in chunkscope.toml ([analyze]), or give it less to do with "
-        "--limit N; an agent that waits for a certain answer never ends with a mock model",
+        f"{text}: no answer in time, so its process was stopped; {end}",
+        hint="set a longer timeout in chunkscope.toml ([analyze]), or give it less to "
+        "do with --limit N; an agent that waits for a certain answer never ends with a "
+        "mock model",
     )

@@ -36,7 +36,7 @@ SENTENCES: dict[str, Template] = {
     "blocks_unused": "{blocks} were not used: no block size fits them and {field}",
     "unused_with_log": "{option} was ignored: a log has the prompts and answers",
     "rolling_texts_whole": "{count:text} of loglikelihood_rolling counted whole, not in windows",
-    "several_models": "its requests went to several models: {models}",
+    "other_models": "requests to other models were not counted: {models}",
     "counted_by_mock": "lengths from Inspect's mock model: name --model, and messages are counted",
     "sharing_not_counted": "lengths are the server's own counts; what prompts share is not known: "
     "name --model, and messages are counted",

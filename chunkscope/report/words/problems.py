@@ -27,8 +27,8 @@ SENTENCES = {
     "wrong_in_message": 'field "{field}" of message {message} is {found:a}, not {wanted:a}',
     "unknown_role": 'message {message} has an unknown role "{role}"',
     "unknown_part": "message {message} has a content part of type {type}",
-    "arguments_not_json": "the arguments of a tool call of message {message} are not valid JSON: "
-    "vLLM before 0.29 refuses the request (chunkscope.toml can set vllm_version)",
+    "chat_not_read": "chats of {form} are not read: write them as OpenAI's messages",
+    "tools_not_read": 'BFCL\'s tools in "{field}" are not read: write OpenAI tools to "tools"',
     "unnamed_tool": "a tool has no function name",
     "unknown_tool": "a tool is of type {type}, not function",
     "kwarg_refused": '"{name}" is not allowed in chat_template_kwargs',
@@ -42,6 +42,9 @@ SENTENCES = {
     "no_model_events": "no model events",
     "refs_beyond": "input_refs {refs} are beyond {size} messages of events_data",
     "points_nowhere": "{name} points nowhere",
+    "old_log": "logs of {version} are not read",
+    "several_models": "its requests went to several models: {models}",
+    "no_such_model": "it has no requests to {model}, but to {models}",
     "only_results": "{path} holds lm-eval's results, not what it sent",
     "no_samples": "{path} is an Inspect log without samples",
     # Datasets.
@@ -69,6 +72,9 @@ SENTENCES = {
 
 # By cause, if there is one, else by code.
 HINTS = {
+    "old_log": "run the evaluation again with {oldest} or newer",
+    "several_models": "name the one to count: --log-model NAME",
+    "no_such_model": "--log-model takes one of these",
     "only_results": "name the samples_*.jsonl next to it; lm-eval writes them with --log_samples",
     "no_samples": "was it run with --no-log-samples?",
     "system": "see `ls -l {path}`",

@@ -1,1 +1,3 @@
-"""Programs that run a harness's tasks, in processes of their own: without chunkscope."""
+"""Programs that run a harness's tasks, in processes of their own: without
+chunkscope.
+"""

@@ -1,12 +1,14 @@
-"""Ask a harness what its tasks would send, and write that down as the harness's own log.
+"""Ask a harness what its tasks would send, and write that down as the harness's own
+log.
 
     python chunkscope_tasks.py FOLDER
 
-FOLDER/request.json says what is wanted. The logs go to FOLDER, and FOLDER/outcome.json says which
-they are, or what went wrong. When stdin ends (it does when chunkscope is gone, however it went),
-everything in this process group ends too.
+FOLDER/request.json says what is wanted. The logs go to FOLDER, and FOLDER/outcome.json
+says which they are, or what went wrong. When stdin ends (it does when chunkscope is
+gone, however it went), everything in this process group ends too.
 """
 
+import contextlib
 import difflib
 import inspect
 import itertools
@@ -31,75 +33,103 @@ class Rendered(Exception):  # noqa: N818  (it is what is wanted)
     """Every request is there."""
 
 
-# --- lm-eval: its own evaluation, ended at the first request that would reach a model -------------
+# --- lm-eval: its own evaluation, ended at the first request that would reach a model -
 
 
 def render_lm_eval(request: "dict[str, Any]", folder: Path) -> "list[dict[str, str]]":
-    """Tasks are loaded, given their shots and turned into requests by `simple_evaluate`, so that
-    they are what a run would send. Nothing is scored."""
+    """Tasks are loaded, given their shots and turned into requests by
+    `simple_evaluate`, so that they are what a run would send. Nothing is scored.
+    """
     import lm_eval
-    from lm_eval.api.task import Task
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=request["include_path"])
-    names = manager.match_tasks(request["tasks"])
     for task in request["tasks"]:
         if not manager.match_tasks([task]):
-            near = difflib.get_close_matches(task, manager.all_tasks, n=5, cutoff=0.5)
-            hint = (
-                f"near it: {', '.join(near)}"
-                if near
-                else "`lm_eval ls tasks` lists all"
-            )
-            raise CannotRender(
-                f"lm-eval {version('lm_eval')} has no task called {task}", hint
-            )
+            raise unknown_task(task, manager.all_tasks)
+    tasks = tasks_that_are_built()
+    tokenizer = chat_tokenizer(request) if request["chat"] else None
+    with contextlib.suppress(Rendered):
+        lm_eval.simple_evaluate(
+            no_model(request["tokenizer"] or "", tokenizer),
+            tasks=manager.match_tasks(request["tasks"]),
+            task_manager=manager,
+            **evaluate_settings(request),
+        )
+    write_results(request, tasks, tokenizer, folder)
+    logs = []
+    for task in tasks:
+        logs.append({"task": task.config.task, "file": write_samples(task, folder)})
+    return logs
+
+
+def unknown_task(task: str, known: Any) -> CannotRender:
+    near = difflib.get_close_matches(task, known, n=5, cutoff=0.5)
+    hint = "`lm_eval ls tasks` lists all"
+    if near:
+        hint = f"near it: {', '.join(near)}"
+    return CannotRender(f"lm-eval {version('lm_eval')} has no task called {task}", hint)
+
+
+def tasks_that_are_built() -> "list[Any]":
+    """A list to which every task is added when its requests are there."""
+    from lm_eval.api.task import Task
+
     tasks: list[Any] = []
     build = Task.build_all_requests
 
-    def noting(task: Any, *args: Any, **kwargs: Any) -> Any:
+    def build_and_note(task: Any, *args: Any, **kwargs: Any) -> Any:
         result = build(task, *args, **kwargs)
         tasks.append(task)
         return result
 
-    Task.build_all_requests = noting
-    tokenizer = chat_tokenizer(request) if request["chat"] else None
-    # As lm-eval's command line has them. Unsafe code is never run, since nothing is scored: the
-    # task need not be refused. How the shots of a chat are sent is up to the version.
+    Task.build_all_requests = build_and_note
+    return tasks
+
+
+def evaluate_settings(request: "dict[str, Any]") -> "dict[str, Any]":
+    """As lm-eval's command line has them.
+
+    Unsafe code is never run, since nothing is scored: a task that has some need not be
+    refused.
+    """
+    import lm_eval
+
     settings = {
         "num_fewshot": request["shots"],
         "limit": request["limit"],
         "bootstrap_iters": 0,
     }
-    settings |= {"apply_chat_template": True} if request["chat"] else {}
-    if (as_turns := request["fewshot_as_multiturn"]) is not None or not request["chat"]:
-        settings["fewshot_as_multiturn"] = bool(as_turns)
-    if (
-        "confirm_run_unsafe_code"
-        in inspect.signature(lm_eval.simple_evaluate).parameters
-    ):
+    as_turns = request["fewshot_as_multiturn"]
+    if request["chat"]:
+        settings["apply_chat_template"] = True
+    if as_turns is not None or not request["chat"]:
+        settings["fewshot_as_multiturn"] = bool(as_turns)  # else up to the version
+    parameters = inspect.signature(lm_eval.simple_evaluate).parameters
+    if "confirm_run_unsafe_code" in parameters:
         settings["confirm_run_unsafe_code"] = True
-    try:
-        model = no_model(request["tokenizer"] or "", tokenizer)
-        lm_eval.simple_evaluate(model, tasks=names, task_manager=manager, **settings)
-    except Rendered:
-        pass
+    return settings
+
+
+def write_results(
+    request: "dict[str, Any]", tasks: "list[Any]", tokenizer: Any, folder: Path
+) -> None:
+    """What a run would write beside its samples, as far as it says how requests are
+    counted.
+    """
     bos = getattr(tokenizer, "bos_token", None)
+    model_args = {"pretrained": request["tokenizer"] or ""}
     results = {
-        **{key: {} for key in ("results", "configs", "versions")},
+        "results": {},
+        "configs": {},
+        "versions": {},
         "lm_eval_version": version("lm_eval"),
-        "config": {
-            "model": "vllm",
-            "model_args": {"pretrained": request["tokenizer"] or ""},
-        },
+        "config": {"model": "vllm", "model_args": model_args},
         "n-shot": {task.config.task: task.config.num_fewshot or 0 for task in tasks},
         "tokenizer_bos_token": [bos] if bos else [],
     }
-    (folder / f"results_{DATE}.json").write_text(json.dumps(results), encoding="utf-8")
-    return [
-        {"task": task.config.task, "file": write_samples(task, folder)}
-        for task in tasks
-    ]
+    text = json.dumps(results)
+    (folder / f"results_{DATE}.json").write_text(text, encoding="utf-8")
 
 
 def no_model(name: str, tokenizer: Any) -> Any:
@@ -164,32 +194,35 @@ def write_samples(task: Any, folder: Path) -> str:
     name = f"samples_{task.config.task}_{DATE}.jsonl".replace("/", "_")
     with (folder / name).open("w", encoding="utf-8") as file:
         for number, instances in documents.items():
-            sample = {
-                "doc_id": number,
-                "arguments": {
-                    f"gen_args_{at}": {
-                        f"arg_{n}": value for n, value in enumerate(instance.args)
-                    }
-                    for at, instance in enumerate(instances)
-                },
-                "resps": [[None] * (instance.repeats or 1) for instance in instances],
-            }
             # Of images and sounds only that they are there is of interest.
-            file.write(
-                json.dumps(sample, default=lambda value: type(value).__name__) + "\n"
-            )
+            row = json.dumps(sample_of(number, instances), default=type_name)
+            file.write(row + "\n")
     return name
 
 
-# --- Inspect: its mock model, without scoring -----------------------------------------------------
+def type_name(value: Any) -> str:
+    return type(value).__name__
+
+
+def sample_of(number: Any, instances: "list[Any]") -> "dict[str, Any]":
+    groups = {}
+    for place, instance in enumerate(instances):
+        arguments = {f"arg_{n}": value for n, value in enumerate(instance.args)}
+        groups[f"gen_args_{place}"] = arguments
+    answers = [[None] * (instance.repeats or 1) for instance in instances]
+    return {"doc_id": number, "arguments": groups, "resps": answers}
+
+
+# --- Inspect: its mock model, without scoring -----------------------------------------
 
 
 def render_inspect(request: "dict[str, Any]", folder: Path) -> "list[dict[str, str]]":
     import inspect_ai
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-    # An answer that says what it used: the mock model would ask a tokenizer, over the network.
-    # It is over the limit of tokens, so that a sample ends: a stand-in's next turn is invented.
+    # An answer that says what it used: the mock model would ask a tokenizer, over the
+    # network. It is over the limit of tokens, so that a sample ends: a stand-in's next
+    # turn is invented.
     answer = ModelOutput.from_content("mockllm/model", "no answer")
     answer.usage = ModelUsage(output_tokens=2, total_tokens=2)
     logs = []
@@ -216,7 +249,7 @@ def render_inspect(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
     return logs
 
 
-# --- the process ----------------------------------------------------------------------------------
+# --- the process ----------------------------------------------------------------------
 
 RENDER = {"lm-eval": render_lm_eval, "inspect": render_inspect}
 
@@ -261,36 +294,21 @@ def failure(
 
 
 def explained(error: BaseException) -> "dict[str, Any]":
-    """What a task raised: its last line and its place, or what it would need."""
-    causes = [error]
-    while (cause := causes[-1].__cause__ or causes[-1].__context__) and len(
-        causes
-    ) < 100:
-        causes.append(cause)
-    frames = [
-        frame for cause in causes for frame, _ in traceback.walk_tb(cause.__traceback__)
-    ]
-    for frame in frames:  # a set that cannot be had is no mistake in a task
-        if frame.f_code.co_name == "load_dataset" and "path" in frame.f_locals:
-            path, name = str(frame.f_locals["path"]), frame.f_locals.get("name")
-            message = f"its dataset {path} cannot be loaded: {causes[-1]}"
-            load = f"datasets.load_dataset({path!r}, {name!r})"
-            return failure(
-                message, f"load it once, with a network: {load}", missing=True
-            )
-    for cause in causes:
-        if isinstance(cause, ModuleNotFoundError) and cause.name:
-            package = cause.name.partition(".")[0]
-            install = f"`{sys.executable} -m pip install {package}`"
-            hint = (
-                f"{install}, or name a Python that has it in CHUNKSCOPE_HARNESS_PYTHON"
-            )
-            return failure(f"{sys.executable} has no {package}", hint, missing=True)
+    """What a task raised, as one line; a package that it needs is named."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        install = f"`{sys.executable} -m pip install {package}`"
+        other = "or name a Python that has it in CHUNKSCOPE_HARNESS_PYTHON"
+        message = f"{sys.executable} has no {package}"
+        return failure(message, f"{install}, {other}", missing=True)
     text = traceback.format_exception_only(type(error), error)[-1].strip()
+    package = type(error).__module__.partition(".")[0]
+    if package in ("datasets", "huggingface_hub") or isinstance(error, ConnectionError):
+        hint = "load it once, with a network, by `datasets.load_dataset`"
+        return failure(f"its dataset cannot be loaded: {text}", hint, missing=True)
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return failure(
-        f"a task's code raised {text}", f"it is in {last.filename}, line {last.lineno}"
-    )
+    place = f"it is in {last.filename}, line {last.lineno}"
+    return failure(f"a task's code raised {text}", place)
 
 
 if __name__ == "__main__":
