@@ -183,6 +183,7 @@ class PromptCounter:
         """Prompts as they were sent; a harness may have cut a request, or sent several windows."""
         self.engines |= self.tokenizer.engines if self.has_texts else set()
         sent: list[SentPrompt] = []
+        appended = self.tokenizer.facts.special_after if any(batch.special) else 0
         outputs, requests = (
             batch.outputs or repeat(None),
             batch.requests or repeat(None),
@@ -192,14 +193,22 @@ class PromptCounter:
             length = (one if isinstance(one, int) else len(one) // ID_BYTES) + special
             if request is None:
                 sent.append(
-                    SentPrompt(position, length, sent_ids(one, special), output)
+                    SentPrompt(
+                        position,
+                        length,
+                        sent_ids(one, special, appended=appended),
+                        output,
+                    )
                 )
                 continue
             windows, ids = request.sent(length), None
             if len(windows) == 1:
                 is_cut = windows[0] < length + request.added
                 ids = sent_ids(
-                    one, special + request.added, windows[0] if is_cut else None
+                    one,
+                    special + request.added,
+                    windows[0] if is_cut else None,
+                    appended=appended,
                 )
             reads, cap = request.kind == "generate", request.output_cap
             sent += [SentPrompt(position, windows[0], ids, output, reads, cap)] * len(

@@ -29,7 +29,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt, Sample
 from chunkscope.lengths.trace_export import TraceExport
-from chunkscope.prefixes.comparison import TextComparison
+from chunkscope.prefixes.comparison import TextComparison, WholeDataset
 from chunkscope.prefixes.near_misses import misses_in, near_misses
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prompts.harness.lm_eval import results_file
@@ -377,19 +377,19 @@ class DatasetScan:
             "tokens": counter.tokens,
             "chars": counter.chars or 1,
         }
-        measured = counter.comparison and counter.comparison.measured(
-            longest_first=longest_first,
-            output_tokens=round(outputs.mean)
-            if outputs and outputs.mean is not None
-            else None,
-            out_of_prompts=counter.rows,
-            out_of_tokens=counter.tokens,
+        whole = WholeDataset(
+            prompts=counter.rows,
+            tokens=counter.tokens,
             near_misses=near_misses(
                 counter.misses, compared=len(counter.sample.items), **size
             ),
             scoring=counter.scoring if counter.request_kinds else None,
         )
-        prefixes, sharing = measured or (None, None)
+        prefixes = sharing = None
+        if counter.comparison:
+            measured = counter.comparison.measured(whole, longest_first=longest_first)
+            if measured:
+                prefixes, sharing = measured.reuse, measured.sharing
         if counter.trace is not None:
             counter.trace.longest_first = longest_first
         wrapped = (

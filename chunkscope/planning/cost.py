@@ -179,7 +179,7 @@ def _prefill_hours(p: Problem, settings: Settings) -> float:
 
 def _beginnings(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
     """Prompts that differ early and then agree, and an order that the prefix cache likes better."""
-    memory, hours = p.memory(settings), _prefill_hours(p, settings)
+    hours = _prefill_hours(p, settings)
     for dataset, output in p.pairs:
         if (reuse := dataset.prefixes) is None or output.is_scored:
             continue
@@ -194,18 +194,11 @@ def _beginnings(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
                 code="early_difference", tokens=miss.lost_tokens, hours=miss.lost_tokens * hours,
                 values={"dataset": dataset.name, "unit": dataset.unit, **values},
             )  # fmt: skip
-        sizes = [
-            at
-            for at in reuse.capacities
-            if memory and at.kv_tokens <= memory.kv_cache_tokens
-        ]
-        if not sizes or dataset.kind == "lengths":
-            continue
-        best, found = sizes[-1].best_order_cached_tokens, sizes[-1].cached_tokens
-        tokens = reuse.scaled(best - found)
-        if tokens * hours >= WORTH * cost.hours:  # else it would not be named
-            served = _served(_only(p, (dataset,)), settings)
-            tokens = min(tokens, reuse.scaled(best) - served)
+        # In the best order a cache with room for two prompts finds all that there is.
+        best = reuse.scaled(reuse.cached_tokens)
+        if dataset.kind == "lengths" or best * hours < WORTH * cost.hours:
+            continue  # a trace's requests come when they come; little is not named
+        tokens = best - _served(_only(p, (dataset,)), settings)
         if tokens > 0:
             values = {"dataset": dataset.name}
             yield Saving(

@@ -7,6 +7,7 @@ The same workload is sent to a real engine by `verify` and to the scheduler's tw
 
 import random
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -269,6 +270,7 @@ class _Prompt(NamedTuple):
     place: float  # in its dataset: from 0 to 1; NOWHERE where not known
     stretch: int
     weight: float
+    found: int  # the stretch that it finds: all that others share which it stands for
 
 
 _NOWHERE = -1.0
@@ -308,7 +310,7 @@ def draw_workload(  # noqa: PLR0913  (all by name)
         )
     prompts, stretches = _prompts(datasets, outputs, room, all_of_them=count is None)
     weights = [prompt.weight for prompt in prompts]
-    chosen = [prompts[place] for place in parts(weights, count or served, chance)]
+    chosen = _chosen(prompts, parts(weights, count or served, chance))
     order = order or usual_order(datasets)
     chosen = _in_order(chosen, order, chance, mixed=arrivals != BATCH)
     arrivals_s = arrival_times(arrivals, len(chosen), chance)
@@ -335,6 +337,20 @@ def draw_workload(  # noqa: PLR0913  (all by name)
     if shared_prefix is not None:
         return _with_shared_prefix(workload, shared_prefix)
     return workload
+
+
+def _chosen(prompts: Sequence[_Prompt], places: Sequence[int]) -> list[_Prompt]:
+    """These prompts. One that is there several times stands for others that share what
+    it finds in a cache, and are not the same."""
+    chosen = []
+    before = None
+    for place in places:
+        prompt = prompts[place]
+        if place == before:
+            prompt = prompt._replace(stretch=prompt.found)
+        chosen.append(prompt)
+        before = place
+    return chosen
 
 
 def _scored(prompts: Sequence[_Prompt], outputs: Sequence[DatasetOutput]) -> list[int]:
@@ -414,18 +430,61 @@ def _dataset_prompts(
     if dataset.sharing is None or not dataset.sharing.lengths:
         for tokens, count in dataset.lengths.counts.items():
             if count:
-                yield _Prompt(tokens, number, _NOWHERE, NOTHING, count)
+                yield _Prompt(tokens, number, _NOWHERE, NOTHING, count, NOTHING)
         return
-    lengths, ends = dataset.sharing.lengths, dataset.sharing.ends
+    lengths = dataset.sharing.lengths
+    ends, found = dataset.sharing.ends, dataset.sharing.found()
+    if first_stretch is None:
+        ends = found = [NOTHING] * len(lengths)
     places = [place for place in range(len(lengths)) if place // RUN % one_of == 0]
     # Weights that are whole numbers let every prompt be sent once.
-    weight = 1 if len(places) == dataset.rows else dataset.rows / len(places)
+    weight = 1 if len(places) == len(lengths) else len(lengths) / len(places)
+    compared = len(lengths) / dataset.rows
     for place in places:
-        stretch = NOTHING
-        if first_stretch is not None and ends[place] != NOTHING:
-            stretch = first_stretch + ends[place]
-        middle = (place + 0.5) / len(lengths)
-        yield _Prompt(lengths[place], number, middle, stretch, weight)
+        middle = (place + 0.5) / dataset.rows
+        end = _together(ends[place], first_stretch)
+        alike = _together(found[place], first_stretch)
+        yield _Prompt(lengths[place], number, middle, end, weight, alike)
+    for rest in _not_compared(dataset.lengths.counts, lengths):
+        # They come after those that were compared, in an order like theirs.
+        later = (rest.like + 0.5) / len(lengths) * (1 - compared)
+        alike = _together(found[rest.like], first_stretch)
+        yield _Prompt(rest.tokens, number, compared + later, alike, rest.count, alike)
+
+
+def _together(stretch: int, first_stretch: int | None) -> int:
+    """A stretch of a dataset among those of all datasets."""
+    if stretch == NOTHING or first_stretch is None:
+        return NOTHING
+    return first_stretch + stretch
+
+
+class _Rest(NamedTuple):
+    """Prompts of one length that were not compared, and the place of one like them."""
+
+    tokens: int
+    count: int
+    like: int
+
+
+def _not_compared(counts: Mapping[int, int], lengths: Sequence[int]) -> Iterator[_Rest]:
+    """All prompts but those with these lengths, which were compared. Each of them is
+    like the one that is as far up among those, by length."""
+    rest = Counter(counts)
+    rest.subtract(lengths)
+    prompts = sum(rest.values())
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    before = 0
+    for tokens in sorted(rest):
+        count = rest[tokens]
+        first = before * len(by_length) // prompts if prompts else 0
+        end = (before + count) * len(by_length) // prompts if prompts else 0
+        like = by_length[first : max(end, first + 1)]
+        for number, place in enumerate(like):
+            part = count * (number + 1) // len(like) - count * number // len(like)
+            if part > 0:
+                yield _Rest(tokens, part, place)
+        before += count
 
 
 def parts(weights: Sequence[float], count: int, chance: random.Random) -> list[int]:
