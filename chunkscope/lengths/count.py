@@ -4,6 +4,7 @@ Not much is on its way at any time, so memory does not depend on the size of a f
 batches may hold the texts of many small files.
 """
 
+from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -123,8 +124,6 @@ class PromptCounter:
                 self._rendered(*row, problems)
                 for row in zip(prompts.positions, items, strict=True)
             ]
-            chats = self.tokenizer.joined([p for p in rendered if isinstance(p, tuple)])
-            rendered = [next(chats) if isinstance(p, tuple) else p for p in rendered]
         if requests is not None:
             pairs = zip(rendered, requests, strict=True)
             rendered = [
@@ -163,13 +162,12 @@ class PromptCounter:
         self.rendered_chats = True
         try:
             if not tokenizer.counts_chats_itself:
-                prompt: str | tuple[Any, ...] = tokenizer.chat_text(item)
+                prompt: str | bytes = tokenizer.chat_text(item)
             else:
-                prompt = tokenizer.mistral_chat.parts(item)
+                ids, text = tokenizer.mistral_chat.encode(item)
+                prompt = array("I", ids).tobytes()
                 self.engines.add(engine_name("mistral-common"))
-                self.chars = (self.chars or 0) + sum(
-                    len(p) for p in prompt if isinstance(p, str)
-                )
+                self.chars = (self.chars or 0) + len(text)
                 said = [turn["content"] for turn in string_content(item.messages)]
                 self.sample.add([(position, "\n".join(filter(None, said))[:CHARS])])
         except TemplateRefused as error:

@@ -53,7 +53,6 @@ from chunkscope.tokenizers.cache import (
     read_cached,
 )
 from chunkscope.tokenizers.check import Reservoir
-from chunkscope.tokenizers.fast import MUCH
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
@@ -116,9 +115,7 @@ class Scan:
         the cache; if not, all is counted again, by the reference.
         """
         while True:
-            size = sum(
-                source.bytes or 0 for source in sources
-            )  # up to MUCH, 2 threads may wait
+            size = sum(source.bytes or 0 for source in sources)
             is_slow = size > _LITTLE_BYTES or any(
                 source.url is not None for source in sources
             )
@@ -127,7 +124,7 @@ class Scan:
                 _MOST_BYTES // readers,
                 ThreadPoolExecutor(readers, "read"),
             )
-            self.pool = ThreadPoolExecutor(self.threads + 2 * (size < MUCH), "count")
+            self.pool = ThreadPoolExecutor(self.threads, "count")
             self.counting_key = (
                 self.tokenizer.counting_key if self.options.use_cache else None
             )

@@ -132,10 +132,10 @@ class PrefixTree:
             tokens.append(self.tokens_up_to(number) - self.tokens_up_to(parent))
         ends = []
         for place in order:
-            node = self.ends[place]
-            while node not in stretches:
-                node = self.nodes[node].parent
-            ends.append(stretches[node])
+            end = self.ends[place]
+            while end not in stretches:
+                end = self.nodes[end].parent
+            ends.append(stretches[end])
         return Sharing(
             lengths=Numbers(self.lengths[place] for place in order),
             ends=Numbers(ends),

@@ -434,8 +434,6 @@ def _dataset_prompts(
         return
     lengths = dataset.sharing.lengths
     ends, found = dataset.sharing.ends, dataset.sharing.found()
-    if first_stretch is None:
-        ends = found = [NOTHING] * len(lengths)
     places = [place for place in range(len(lengths)) if place // RUN % one_of == 0]
     # Weights that are whole numbers let every prompt be sent once.
     weight = 1 if len(places) == len(lengths) else len(lengths) / len(places)
@@ -449,7 +447,7 @@ def _dataset_prompts(
         # They come after those that were compared, in an order like theirs.
         later = (rest.like + 0.5) / len(lengths) * (1 - compared)
         alike = _together(found[rest.like], first_stretch)
-        yield _Prompt(rest.tokens, number, compared + later, alike, rest.count, alike)
+        yield _Prompt(rest.tokens, number, compared + later, alike, rest.prompts, alike)
 
 
 def _together(stretch: int, first_stretch: int | None) -> int:
@@ -459,11 +457,12 @@ def _together(stretch: int, first_stretch: int | None) -> int:
     return first_stretch + stretch
 
 
-class _Rest(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Rest:
     """Prompts of one length that were not compared, and the place of one like them."""
 
     tokens: int
-    count: int
+    prompts: int
     like: int
 
 

@@ -10,7 +10,7 @@ from chunkscope.artefacts.artefact import Numbers, built, plain
 from chunkscope.lengths.content import Content
 from chunkscope.planning.plan import Plan, Saving
 from chunkscope.planning.recommend import recommend
-from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse, Scoring
+from chunkscope.prefixes.reuse import NearMiss, PrefixReuse, Scoring
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LogSummary
 from chunkscope.report.words.plan import saving as words
@@ -99,19 +99,9 @@ def test_an_early_difference_is_named_with_what_it_loses_and_three_savings_are_a
 
 
 def test_an_order_that_the_cache_likes_better_is_a_saving_at_the_plans_cache_size():
-    sizes = (
-        CachedAt(
-            kv_tokens=10_000, cached_tokens=1_000, best_order_cached_tokens=31_000
-        ),
-        CachedAt(
-            kv_tokens=1 << 40, cached_tokens=40_000, best_order_cached_tokens=40_000
-        ),
-    )
-    prefixes = reuse(capacities=sizes)
-    assert (
-        saved(planned(dataset("a", LENGTHS, prefixes=prefixes)), "better_order").tokens
-        == 30_000
-    )
+    prefixes = reuse(cached_tokens=31_000)
+    plan = planned(dataset("a", LENGTHS, prefixes=prefixes))
+    assert saved(plan, "better_order").tokens == 31_000
     plan = planned(dataset("a", LENGTHS, prefixes=prefixes, sharing=PAIRS))
     assert saved(plan, "better_order").tokens == 31_000 - SERVED, (
         "found in the order of the data"

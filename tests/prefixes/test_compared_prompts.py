@@ -1,4 +1,5 @@
-"""Prefix reuse in the pass of `analyze`: as the ids of the reference have it, whoever counts."""
+"""Prefix reuse in the pass of `analyze`: as the ids of the reference have it, whoever
+counts."""
 
 import random
 import re
@@ -150,7 +151,8 @@ def test_every_command_gives_one_figure_weighted_and_says_how_many_prompts_it_is
 
 
 def test_requests_of_a_log():
-    """Likelihood requests write and do not read; what was cut from the left is compared as sent."""
+    """Likelihood requests write and do not read; what was cut from the left is compared
+    as sent."""
     texts = few_shot_texts(60)
     requests = [
         SentRequest(

@@ -92,7 +92,7 @@ def simulated(dataset: DatasetProfile) -> float:
         settings,
         Engine(release=release("0.28.0")),
         STEP,
-        kv_pool=KvPool(num_blocks=1 << 22, block_size=16),
+        kv_pool=KvPool(tokens=1 << 26),
     )
     return run.cached_tokens / run.input_tokens
 

@@ -1,11 +1,12 @@
-"""Prefix reuse beside vLLM's own scheduler: the same tokens are cached, request for request."""
+"""Prefix reuse beside vLLM's own scheduler: the same tokens are cached, request for
+request."""
 
 import random
 from typing import Any
 
 import pytest
-
 from chunkscope.prefixes.cache_curve import lru_cached_tokens
+
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.benchmarks import corpora
 from tests.prefixes.test_reuse import Prompt, tree_of
@@ -16,7 +17,8 @@ AMPLE = 1 << 16
 
 
 def family(seed: int) -> list[Prompt]:
-    """Few-shot prompts of a few subjects, with chats among them that grow turn by turn."""
+    """Few-shot prompts of a few subjects, with chats among them that grow turn by
+    turn."""
     chance = random.Random(seed)
     prompts: list[Prompt] = []
     for number in range(chance.randint(2, 30)):
@@ -102,10 +104,9 @@ def test_generated_prompts_find_what_vllm_finds_and_likelihood_requests_only_wri
 
 
 def test_real_few_shot_prompts_find_what_vllm_finds(probe, shared):
-    """One by one exactly; requests that run together nearly, as answers take their room at once
-    and the first to come is the first to end in the model of them: within half a point where vLLM
-    preempts nobody; where it does, up to two points too low.
-    """
+    """One by one exactly; requests that run together nearly, as answers take their room
+    at once and the first to come is the first to end in the model of them: within half
+    a point where vLLM preempts nobody; where it does, up to two points too low. """
     data = shared / "data"
     tokenizer = Tokenizer(str(shared / "tokenizers" / "qwen3"))
     alone = []

@@ -1,4 +1,5 @@
-"""Prefix reuse: the same figures as the rule written out token by token, block by block."""
+"""Prefix reuse: the same figures as the rule written out token by token, block by
+block."""
 
 from dataclasses import replace
 from itertools import takewhile
