@@ -375,8 +375,7 @@ class DatasetScan:
             "chars": counter.chars or 1,
         }
         whole = WholeDataset(
-            prompts=counter.rows,
-            tokens=counter.tokens,
+            lengths=counter.lengths,
             near_misses=near_misses(
                 counter.misses, compared=len(counter.sample.items), **size
             ),

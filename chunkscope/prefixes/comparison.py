@@ -5,12 +5,13 @@ Prompts are compared until there are too many different blocks, or too many prom
 keep: then it is said of how many the figures are.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from chunkscope.prefixes.near_misses import same_start
 from chunkscope.prefixes.reuse import NearMiss, PrefixReuse, Scoring
-from chunkscope.prefixes.sharing import MOST_PROMPTS, Sharing
+from chunkscope.prefixes.sharing import MOST_PROMPTS, Sharing, found_by_rest
 from chunkscope.prefixes.tree import MOST_BLOCKS, PrefixTree, add_ids, tree_of_trace
 from chunkscope.tokenizers.reference import ID_BYTES
 
@@ -29,8 +30,7 @@ class Measured:
 class WholeDataset:
     """What is known of a dataset beside the prompts that are compared."""
 
-    prompts: int
-    tokens: int
+    lengths: Mapping[int, int]  # how many prompts there are of each length
     near_misses: tuple[NearMiss, ...] = ()
     scoring: Scoring | None = None
 
@@ -136,15 +136,14 @@ def measure(
         # Of one length lm-eval sends those that begin alike one after the other.
         order.sort(key=lambda place: (-tree.lengths[place], sharing.ends[place]))
         sharing = tree.sharing(order)
-    tokens = sum(tree.lengths)
     if whole is None:
-        whole = WholeDataset(prompts=len(order), tokens=tokens)
+        whole = WholeDataset(lengths=Counter(tree.lengths))
     cached = tree.cached(order)
     reuse = PrefixReuse(
         prompts=len(order),
-        tokens=tokens,
-        out_of_prompts=whole.prompts,
-        out_of_tokens=whole.tokens,
+        tokens=sum(tree.lengths),
+        out_of_prompts=len(order),
+        out_of_tokens=sum(tree.lengths),
         common_tokens=common_tokens,
         cached_tokens=cached,
         unread_tokens=tree.cached(order, all_read=True) - cached,
@@ -152,4 +151,17 @@ def measure(
         near_misses=whole.near_misses,
         scoring=whole.scoring,
     )
-    return Measured(reuse, sharing)
+    return Measured(of_whole(reuse, sharing, whole.lengths), sharing)
+
+
+def of_whole(
+    reuse: PrefixReuse, sharing: Sharing, lengths: Mapping[int, int]
+) -> PrefixReuse:
+    """Figures of the prompts that were compared, as a part of all with these
+    lengths."""
+    return replace(
+        reuse,
+        out_of_prompts=sum(lengths.values()),
+        out_of_tokens=sum(tokens * count for tokens, count in lengths.items()),
+        rest_found_tokens=found_by_rest(sharing, lengths),
+    )

@@ -63,6 +63,8 @@ class PrefixReuse:
     unread_tokens: int = (
         0  # that likelihood requests would find, if they read the cache
     )
+    # That prompts which were not compared are taken to find, if they read the cache.
+    rest_found_tokens: int = 0
     block_size: int = BLOCK_SIZE
     near_misses: tuple[NearMiss, ...] = ()
     scoring: Scoring | None = None  # of likelihood requests
@@ -81,12 +83,11 @@ class PrefixReuse:
         return self.scaled(self.cached_tokens) / self.out_of_tokens
 
     def scaled(self, tokens: int) -> int:
-        """From the prompts that were compared to all of the dataset: others share as
-        many tokens as these."""
-        if self.tokens == self.out_of_tokens:  # also what was scaled before
+        """Of cached or unread tokens, those of the whole dataset."""
+        found = self.cached_tokens + self.unread_tokens
+        if not found:
             return tokens
-        scaled = round(tokens * self.out_of_prompts / self.prompts)
-        return min(scaled, self.out_of_tokens)
+        return tokens + round(self.rest_found_tokens * tokens / found)
 
 
 def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:

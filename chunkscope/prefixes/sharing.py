@@ -5,12 +5,14 @@ Made by `analyze` (tree.py), kept in the profile; the simulator's requests and t
 prompts of `verify` come from it.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
+from chunkscope.prefixes.reuse import BLOCK_SIZE
 
 MOST_PROMPTS = 200_000  # that are compared and kept one by one: 2 MB of a profile
 RUN = 50  # prompts that stay together in a sample: neighbours often share much
@@ -113,8 +115,10 @@ class Sharing:
     Of a dataset with very many prompts, or blocks, these are the first ones.
     """
 
-    lengths: Numbers  # by prompt, in tokens
-    ends: Numbers  # by prompt, the last stretch that it shares with others, or NOTHING
+    lengths: Numbers = NO_NUMBERS  # by prompt, in tokens
+    ends: Numbers = (
+        NO_NUMBERS  # by prompt, the last stretch that it shares with others, or NOTHING
+    )
     parents: Numbers = NO_NUMBERS  # by stretch; parents before their children
     tokens: Numbers = NO_NUMBERS  # by stretch
 
@@ -156,3 +160,53 @@ def stretches_together(
             parent = NOTHING if stretch.parent == NOTHING else start + stretch.parent
             stretches.append(Stretch(parent=parent, tokens=stretch.tokens))
     return tuple(stretches), starts
+
+
+# -- prompts that were not compared ----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Prompts of one length that were not compared, and the place of one like them."""
+
+    tokens: int
+    prompts: int
+    like: int
+
+
+def not_compared(counts: Mapping[int, int], lengths: Sequence[int]) -> Iterator[Rest]:
+    """All prompts but those with these lengths, which were compared. Each of them is
+    like the one that is as far up among those, by length."""
+    rest = Counter(counts)
+    rest.subtract(lengths)
+    prompts = sum(rest.values())
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    before = 0
+    for tokens in sorted(rest):
+        count = rest[tokens]
+        first = before * len(by_length) // prompts if prompts else 0
+        end = (before + count) * len(by_length) // prompts if prompts else 0
+        like = by_length[first : max(end, first + 1)]
+        for number, place in enumerate(like):
+            part = count * (number + 1) // len(like) - count * number // len(like)
+            if part > 0:
+                yield Rest(tokens, part, place)
+        before += count
+
+
+def served(known_tokens: int, tokens: int) -> int:
+    """What vLLM takes from its cache: the last token of a prompt is computed."""
+    most = max(0, min(known_tokens, tokens - 1))
+    return most - most % BLOCK_SIZE
+
+
+def found_by_rest(sharing: Sharing, counts: Mapping[int, int]) -> int:
+    """Tokens that the prompts which were not compared are taken to find."""
+    reach = depths(sharing.stretches)
+    found = sharing.found()
+    tokens = 0
+    for rest in not_compared(counts, sharing.lengths):
+        stretch = found[rest.like]
+        if stretch != NOTHING:
+            tokens += rest.prompts * served(reach[stretch], rest.tokens)
+    return tokens

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes.near_misses import same_start
 from chunkscope.prefixes.reuse import BLOCK_SIZE
-from chunkscope.prefixes.sharing import NOTHING, Sharing
+from chunkscope.prefixes.sharing import NOTHING, Sharing, served
 from chunkscope.tokenizers.reference import ID_BYTES
 
 BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
@@ -100,20 +100,13 @@ class PrefixTree:
                 seen[node] = True
                 node = self.nodes[node].parent
             if all_read or self.reads[place]:
-                tokens += self.served(self.tokens_up_to(node), self.lengths[place])
+                tokens += served(self.tokens_up_to(node), self.lengths[place])
         return tokens
 
     def tokens_up_to(self, node: int) -> int:
         if node == NOTHING:
             return 0
         return self.nodes[node].end // self.block_bytes * self.block_size
-
-    @staticmethod
-    def served(known: int, tokens: int) -> int:
-        """What vLLM takes from the cache: the last token of a prompt is always
-        computed."""
-        most = max(0, min(known, tokens - 1))
-        return most - most % BLOCK_SIZE
 
     def sharing(self, order: Sequence[int]) -> Sharing:
         """The prompts one by one in this order, and the stretches that several begin

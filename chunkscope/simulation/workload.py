@@ -7,7 +7,6 @@ The same workload is sent to a real engine by `verify` and to the scheduler's tw
 
 import random
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,7 +17,13 @@ from typing import NamedTuple
 from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile
-from chunkscope.prefixes.sharing import NOTHING, RUN, Stretch, stretches_together
+from chunkscope.prefixes.sharing import (
+    NOTHING,
+    RUN,
+    Stretch,
+    not_compared,
+    stretches_together,
+)
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
@@ -443,7 +448,7 @@ def _dataset_prompts(
         end = _together(ends[place], first_stretch)
         alike = _together(found[place], first_stretch)
         yield _Prompt(lengths[place], number, middle, end, weight, alike)
-    for rest in _not_compared(dataset.lengths.counts, lengths):
+    for rest in not_compared(dataset.lengths.counts, lengths):
         # They come after those that were compared, in an order like theirs.
         later = (rest.like + 0.5) / len(lengths) * (1 - compared)
         alike = _together(found[rest.like], first_stretch)
@@ -455,35 +460,6 @@ def _together(stretch: int, first_stretch: int | None) -> int:
     if stretch == NOTHING or first_stretch is None:
         return NOTHING
     return first_stretch + stretch
-
-
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    """Prompts of one length that were not compared, and the place of one like them."""
-
-    tokens: int
-    prompts: int
-    like: int
-
-
-def _not_compared(counts: Mapping[int, int], lengths: Sequence[int]) -> Iterator[_Rest]:
-    """All prompts but those with these lengths, which were compared. Each of them is
-    like the one that is as far up among those, by length."""
-    rest = Counter(counts)
-    rest.subtract(lengths)
-    prompts = sum(rest.values())
-    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
-    before = 0
-    for tokens in sorted(rest):
-        count = rest[tokens]
-        first = before * len(by_length) // prompts if prompts else 0
-        end = (before + count) * len(by_length) // prompts if prompts else 0
-        like = by_length[first : max(end, first + 1)]
-        for number, place in enumerate(like):
-            part = count * (number + 1) // len(like) - count * number // len(like)
-            if part > 0:
-                yield _Rest(tokens, part, place)
-        before += count
 
 
 def parts(weights: Sequence[float], count: int, chance: random.Random) -> list[int]:

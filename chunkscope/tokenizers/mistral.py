@@ -16,8 +16,10 @@ class MistralChat:
 
     def __init__(self, tekken: Path) -> None:
         from mistral_common.protocol.instruct.request import ChatCompletionRequest
+        from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
+        self._keep_special = SpecialTokenPolicy.KEEP
         self._request = ChatCompletionRequest
         self._tokenizer = MistralTokenizer.from_file(str(tekken))
         # A conversation that ends with an answer is counted with it. vLLM refuses one,
@@ -42,7 +44,10 @@ class MistralChat:
             encoded = self._tokenizer.encode_chat_completion(request)
         except Exception as error:  # pydantic and mistral-common raise many kinds
             raise TemplateRefused("template_refused", why=first_line(error)) from error
-        return encoded.tokens, encoded.text or ""
+        text = self._tokenizer.decode(
+            encoded.tokens, special_token_policy=self._keep_special
+        )
+        return encoded.tokens, text
 
 
 def _check_unicode(message: Message) -> None:

@@ -117,5 +117,5 @@ def test_where_the_first_prompts_were_compared_all_three_say_about_the_same(
     assert dataset.prefixes is not None
     assert dataset.prefixes.prompts == 100
     share = dataset.prefixes.hit_rate
-    assert share == pytest.approx(directly(texts), abs=0.04)
-    assert share == pytest.approx(simulated(dataset), abs=0.01)
+    assert share == pytest.approx(directly(texts), abs=0.06)
+    assert share == pytest.approx(simulated(dataset))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes import comparison
-from chunkscope.prefixes.comparison import Measured, TextComparison, sent_ids
+from chunkscope.prefixes.comparison import Measured, TextComparison, of_whole, sent_ids
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
 from chunkscope.prefixes.tree import PrefixTree, tree_of_prompts
@@ -119,7 +119,7 @@ def test_the_first_prompts_are_compared_up_to_a_number_of_different_blocks(monke
     for start in range(0, 1_000, 20):
         rows = range(start, start + 20)
         compared.add([id_bytes([7, *[row // 2] * 40, row]) for row in rows])
-    found = compared.measured(comparison.WholeDataset(prompts=1_000, tokens=42_000))
+    found = compared.measured(comparison.WholeDataset(lengths={42: 1_000}))
     assert found is not None
     assert found.reuse.prompts == len(found.sharing.lengths) == 99  # 2 blocks a pair
     assert found.reuse.is_partial
@@ -168,8 +168,8 @@ def test_datasets_add_up():
 
 def test_a_dataset_of_which_a_part_was_compared_counts_by_all_its_prompts():
     """75 % of a large set shared in its first tenth, nothing in a small one."""
-    nine = reuse([few_shot(1, n) for n in range(9)])
-    part = replace(nine, out_of_prompts=90, out_of_tokens=9 * 180 * 10)
+    nine = measured([few_shot(1, n) for n in range(9)])
+    part = of_whole(nine.reuse, nine.sharing, {180: 90})
     rest = reuse([[n] * 180 for n in range(9)])
     both = reuse_together([part, rest])
     assert [one.is_partial for one in (part, rest, both)] == [True, False, True]
@@ -183,10 +183,10 @@ def test_a_dataset_of_which_a_part_was_compared_counts_by_all_its_prompts():
 
 
 def test_a_sentence_says_of_how_many_prompts_it_is():
-    whole = reuse([few_shot(1, n) for n in range(9)])
-    part = replace(whole, out_of_prompts=90, out_of_tokens=16_200)
+    whole = measured([few_shot(1, n) for n in range(9)])
+    part = of_whole(whole.reuse, whole.sharing, {180: 90})
     assert "9 of 90" in shared(reuse_together([part]))
-    assert "judged by" not in shared(whole)
+    assert "judged by" not in shared(whole.reuse)
 
 
 def test_where_nothing_is_shared_the_sentence_names_the_block_size():

@@ -133,7 +133,7 @@ def test_sentencepiece_models_count_as_the_sentencepiece_library(file: str) -> N
     assert lengths(str(path), TEXTS) == right
 
 
-# --- tiktoken -------------------------------------------------------------------------------
+# -- tiktoken
 
 
 @pytest.mark.parametrize("name", ["r50k_base", "tiktoken:r50k_base"])
@@ -170,7 +170,7 @@ def test_a_tiktoken_encoding_that_cannot_be_had_or_does_not_exist_is_missing(
         assert hint in (raised.value.hint or "")
 
 
-# --- the hub --------------------------------------------------------------------------------
+# -- the hub
 
 
 @pytest.fixture
@@ -192,7 +192,10 @@ def test_a_hub_id_is_found_in_the_local_cache(snapshot: Path, name: str) -> None
     assert lengths(name, ["the other the"]) == [len(tokenizer.encode("the other the"))]
 
 
-NOWHERE = "org/absent org/small@other ./nowhere /no/such/folder ~/nowhere a/b/c lost.json x.model"
+NOWHERE = (
+    "org/absent org/small@other ./nowhere /no/such/folder ~/nowhere a/b/c lost.json "
+    "x.model"
+)
 
 
 @pytest.mark.usefixtures("snapshot")
@@ -230,7 +233,7 @@ def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
     assert downloads == ["org/small"]
 
 
-# --- names ----------------------------------------------------------------------------------
+# -- names
 
 
 @pytest.mark.parametrize(
@@ -288,7 +291,7 @@ def test_what_is_in_a_folder_says_what_it_is(tmp_path, present, kind, first) -> 
     }
 
 
-# --- a folder with nothing but a vocabulary ------------------------------------------------------
+# -- a folder with nothing but a vocabulary
 
 SEA = "All the rivers run to the sea, and yet the sea is not full; the sun also rises. "
 

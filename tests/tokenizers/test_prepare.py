@@ -38,7 +38,7 @@ def by_auto(folder: Path, texts: list[str]) -> list[int]:
     ]
 
 
-# --- AutoTokenizer's view -------------------------------------------------------------------
+# -- AutoTokenizer's view
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3.1", "bert-minilm"])
@@ -126,7 +126,7 @@ def test_changed_code_or_templates_make_another_tokenizer(tmp_path: Path) -> Non
     assert len(set(digests)) == 4
 
 
-# --- special tokens, truncation, templates --------------------------------------------------
+# -- special tokens, truncation, templates
 
 IDS = [("<s>", 256), ("</s>", 257)]
 
