@@ -164,7 +164,8 @@ class PromptCounter:
             if not tokenizer.counts_chats_itself:
                 prompt: str | bytes = tokenizer.chat_text(item)
             else:
-                ids, text = tokenizer.mistral_chat.encode(item)
+                ids = tokenizer.mistral_chat.ids(item)
+                text = tokenizer.mistral_chat.plain_text(ids)
                 prompt = array("I", ids).tobytes()
                 self.engines.add(engine_name("mistral-common"))
                 self.chars = (self.chars or 0) + len(text)

@@ -138,7 +138,9 @@ def measure(
         sharing = tree.sharing(order)
     if whole is None:
         whole = WholeDataset(lengths=Counter(tree.lengths))
-    cached = tree.cached(order)
+    cached = found = tree.cached(order)
+    if not all(tree.reads):
+        found = tree.cached(order, all_read=True)
     reuse = PrefixReuse(
         prompts=len(order),
         tokens=sum(tree.lengths),
@@ -146,7 +148,7 @@ def measure(
         out_of_tokens=sum(tree.lengths),
         common_tokens=common_tokens,
         cached_tokens=cached,
-        unread_tokens=tree.cached(order, all_read=True) - cached,
+        unread_tokens=found - cached,
         block_size=tree.block_size,
         near_misses=whole.near_misses,
         scoring=whole.scoring,

@@ -117,7 +117,7 @@ class Sharing:
 
     lengths: Numbers = NO_NUMBERS  # by prompt, in tokens
     ends: Numbers = (
-        NO_NUMBERS  # by prompt, the last stretch that it shares with others, or NOTHING
+        NO_NUMBERS  # by prompt, the last stretch it shares, or NOTHING
     )
     parents: Numbers = NO_NUMBERS  # by stretch; parents before their children
     tokens: Numbers = NO_NUMBERS  # by stretch
@@ -202,6 +202,8 @@ def served(known_tokens: int, tokens: int) -> int:
 
 def found_by_rest(sharing: Sharing, counts: Mapping[int, int]) -> int:
     """Tokens that the prompts which were not compared are taken to find."""
+    if len(sharing.lengths) == sum(counts.values()):
+        return 0
     reach = depths(sharing.stretches)
     found = sharing.found()
     tokens = 0

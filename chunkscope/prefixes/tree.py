@@ -3,8 +3,8 @@ trace names.
 
 vLLM finds full blocks only, each known by its tokens and all before it. So a block is
 known by its parent and its content. Blocks that occur only one after the other are kept
-as one node, and compared at once: of few-shot prompts it takes 0.1 s for 50 MB of text,
-a twentieth of counting.
+as one node, and compared at once: 14,000 few-shot prompts of MMLU, 42 MB of text, took
+0.1 s of CPU, where counting them took 0.5 s with the fast engine.
 """
 
 from collections.abc import Sequence

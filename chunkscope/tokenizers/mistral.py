@@ -19,7 +19,7 @@ class MistralChat:
         from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
-        self._keep_special = SpecialTokenPolicy.KEEP
+        self._policies = SpecialTokenPolicy
         self._request = ChatCompletionRequest
         self._tokenizer = MistralTokenizer.from_file(str(tekken))
         # A conversation that ends with an answer is counted with it. vLLM refuses one,
@@ -31,6 +31,19 @@ class MistralChat:
 
     def encode(self, chat: Conversation) -> tuple[list[int], str]:
         """The token ids, and the text they stand for with its special tokens."""
+        ids = self.ids(chat)
+        return ids, self._decode(ids, self._policies.KEEP)
+
+    def plain_text(self, ids: list[int]) -> str:
+        """The text without special tokens."""
+        return self._decode(ids, self._policies.IGNORE)
+
+    def _decode(self, ids: list[int], policy: object) -> str:
+        return str(self._tokenizer.decode(ids, special_token_policy=policy))
+
+    def ids(self, chat: Conversation) -> list[int]:
+        """The token ids. Raises TemplateRefused where mistral-common does not take
+        it."""
         effort = chat.template_kwargs.get("reasoning_effort")
         messages = [_as_sent(message) for message in chat.messages]
         try:
@@ -41,13 +54,9 @@ class MistralChat:
                 tools=chat.tools,
                 reasoning_effort=effort if self._has_effort else None,
             )
-            encoded = self._tokenizer.encode_chat_completion(request)
+            return list(self._tokenizer.encode_chat_completion(request).tokens)
         except Exception as error:  # pydantic and mistral-common raise many kinds
             raise TemplateRefused("template_refused", why=first_line(error)) from error
-        text = self._tokenizer.decode(
-            encoded.tokens, special_token_policy=self._keep_special
-        )
-        return encoded.tokens, text
 
 
 def _check_unicode(message: Message) -> None:
