@@ -84,18 +84,21 @@ def cache_folder() -> Path:
 
 @cache
 def _usable(place: str) -> Path:
-    # A container without a user has no home, Windows no such modes.
-    with suppress(OSError, ValueError, RuntimeError, AttributeError):
+    # A container without a user has no home.
+    with suppress(OSError, ValueError, RuntimeError):
         folder = Path(place).expanduser()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-        others_write = status.st_mode & (S_IWGRP | S_IWOTH)
-        if (
-            not others_write
-            and status.st_uid in (os.geteuid(), 0)
-            and os.access(folder, os.W_OK)
-        ):
+        if os.access(folder, os.W_OK) and _is_ours(folder):
             return folder
     temporary = tempfile.mkdtemp(prefix="chunkscope-")
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     return Path(temporary)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else can have written it."""
+    if not hasattr(os, "geteuid"):  # Windows has no such modes, and homes of its own
+        return True
+    status = folder.stat()
+    others_write = status.st_mode & (S_IWGRP | S_IWOTH)
+    return not others_write and status.st_uid in (os.geteuid(), 0)

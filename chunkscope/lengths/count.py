@@ -4,6 +4,7 @@ Not much is on its way at any time, so memory does not depend on the size of a f
 batches may hold the texts of many small files.
 """
 
+from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -123,8 +124,6 @@ class PromptCounter:
                 self._rendered(*row, problems)
                 for row in zip(prompts.positions, items, strict=True)
             ]
-            chats = self.tokenizer.joined([p for p in rendered if isinstance(p, tuple)])
-            rendered = [next(chats) if isinstance(p, tuple) else p for p in rendered]
         if requests is not None:
             pairs = zip(rendered, requests, strict=True)
             rendered = [
@@ -163,13 +162,13 @@ class PromptCounter:
         self.rendered_chats = True
         try:
             if not tokenizer.counts_chats_itself:
-                prompt: str | tuple[Any, ...] = tokenizer.chat_text(item)
+                prompt: str | bytes = tokenizer.chat_text(item)
             else:
-                prompt = tokenizer.mistral_chat.parts(item)
+                ids = tokenizer.mistral_chat.ids(item)
+                text = tokenizer.mistral_chat.plain_text(ids)
+                prompt = array("I", ids).tobytes()
                 self.engines.add(engine_name("mistral-common"))
-                self.chars = (self.chars or 0) + sum(
-                    len(p) for p in prompt if isinstance(p, str)
-                )
+                self.chars = (self.chars or 0) + len(text)
                 said = [turn["content"] for turn in string_content(item.messages)]
                 self.sample.add([(position, "\n".join(filter(None, said))[:CHARS])])
         except TemplateRefused as error:
@@ -183,6 +182,7 @@ class PromptCounter:
         """Prompts as they were sent; a harness may have cut a request, or sent several windows."""
         self.engines |= self.tokenizer.engines if self.has_texts else set()
         sent: list[SentPrompt] = []
+        appended = self.tokenizer.facts.special_after if any(batch.special) else 0
         outputs, requests = (
             batch.outputs or repeat(None),
             batch.requests or repeat(None),
@@ -192,14 +192,22 @@ class PromptCounter:
             length = (one if isinstance(one, int) else len(one) // ID_BYTES) + special
             if request is None:
                 sent.append(
-                    SentPrompt(position, length, sent_ids(one, special), output)
+                    SentPrompt(
+                        position,
+                        length,
+                        sent_ids(one, special, appended=appended),
+                        output,
+                    )
                 )
                 continue
             windows, ids = request.sent(length), None
             if len(windows) == 1:
                 is_cut = windows[0] < length + request.added
                 ids = sent_ids(
-                    one, special + request.added, windows[0] if is_cut else None
+                    one,
+                    special + request.added,
+                    windows[0] if is_cut else None,
+                    appended=appended,
                 )
             reads, cap = request.kind == "generate", request.output_cap
             sent += [SentPrompt(position, windows[0], ids, output, reads, cap)] * len(

@@ -33,6 +33,8 @@ from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.lengths.scan import DatasetScan, Scan
+from chunkscope.prefixes.comparison import of_whole
+from chunkscope.prefixes.sharing import Sharing
 from chunkscope.sources.base import DataError, Problems, Source, first_line
 from chunkscope.sources.reader import split
 from chunkscope.tokenizers.resolve import TokenizerInfo
@@ -134,9 +136,7 @@ def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProf
         if len(contents) == len(datasets)
         else None,
         prefixes=first.prefixes
-        and replace(
-            first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total
-        ),
+        and of_whole(first.prefixes, first.sharing or Sharing(), lengths.counts),
     )
 
 

@@ -29,7 +29,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt, Sample
 from chunkscope.lengths.trace_export import TraceExport
-from chunkscope.prefixes.comparison import TextComparison
+from chunkscope.prefixes.comparison import TextComparison, WholeDataset
 from chunkscope.prefixes.near_misses import misses_in, near_misses
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prompts.harness.lm_eval import results_file
@@ -53,7 +53,6 @@ from chunkscope.tokenizers.cache import (
     read_cached,
 )
 from chunkscope.tokenizers.check import Reservoir
-from chunkscope.tokenizers.fast import MUCH
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
@@ -116,9 +115,7 @@ class Scan:
         the cache; if not, all is counted again, by the reference.
         """
         while True:
-            size = sum(
-                source.bytes or 0 for source in sources
-            )  # up to MUCH, 2 threads may wait
+            size = sum(source.bytes or 0 for source in sources)
             is_slow = size > _LITTLE_BYTES or any(
                 source.url is not None for source in sources
             )
@@ -127,7 +124,7 @@ class Scan:
                 _MOST_BYTES // readers,
                 ThreadPoolExecutor(readers, "read"),
             )
-            self.pool = ThreadPoolExecutor(self.threads + 2 * (size < MUCH), "count")
+            self.pool = ThreadPoolExecutor(self.threads, "count")
             self.counting_key = (
                 self.tokenizer.counting_key if self.options.use_cache else None
             )
@@ -377,19 +374,18 @@ class DatasetScan:
             "tokens": counter.tokens,
             "chars": counter.chars or 1,
         }
-        measured = counter.comparison and counter.comparison.measured(
-            longest_first=longest_first,
-            output_tokens=round(outputs.mean)
-            if outputs and outputs.mean is not None
-            else None,
-            out_of_prompts=counter.rows,
-            out_of_tokens=counter.tokens,
+        whole = WholeDataset(
+            lengths=counter.lengths,
             near_misses=near_misses(
                 counter.misses, compared=len(counter.sample.items), **size
             ),
             scoring=counter.scoring if counter.request_kinds else None,
         )
-        prefixes, sharing = measured or (None, None)
+        prefixes = sharing = None
+        if counter.comparison:
+            measured = counter.comparison.measured(whole, longest_first=longest_first)
+            if measured:
+                prefixes, sharing = measured.reuse, measured.sharing
         if counter.trace is not None:
             counter.trace.longest_first = longest_first
         wrapped = (

@@ -1,1 +1,1 @@
-"""From lengths, a model and a GPU to a plan: what to set, what it brings. No engine runs here."""
+"""From lengths, a model and a GPU to a plan: what to set, and what it brings."""

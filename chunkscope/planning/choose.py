@@ -60,11 +60,11 @@ def check_accepted(advice: Advice, case: Case) -> None:
         raise AssertionError(f"vLLM {version} refuses {refusals[0]}")
 
 
-# -- by lengths ----------------------------------------------------------------------
+# -- by lengths ------------------------------------------------------------------------
 
 
 def by_lengths(case: Case, decision: Decision) -> Advice:
-    """The length rule's advice. "off" counts only if forced: vLLM splits no short prompt."""
+    """The length rule's advice; its "off" changes nothing unless it is forced."""
     if decision.forced and decision.mode is Mode.OFF:
         settings = whole_prompts(case)
     else:
@@ -92,7 +92,7 @@ def whole_prompts(case: Case) -> Settings:
 
 
 def threshold(case: Case, decision: Decision) -> int:
-    """The rule's threshold or a smaller one that is needed; 0 where no chunk ends there."""
+    """The rule's threshold, or a smaller one that is needed; 0 where it ends nothing."""
     needed = case.needed.long_prefill_token_threshold
     tokens = decision.threshold or needed or 0
     if needed:

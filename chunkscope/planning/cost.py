@@ -1,4 +1,4 @@
-"""How long the run takes and how sure that is; what would save most, by what was counted."""
+"""How long the run takes, how sure that is, and what would save most."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -20,17 +20,17 @@ SEEN_SCORED = 15.7 / 13.6
 MOST_SAVINGS = 3  # that are named
 AS_FAST = 1.02  # times as long as a run with more requests under way
 MOST_SIMULATED = 4_000  # requests of a changed run: more take as long in proportion
-# The first with /generative_scoring, and the first whose likelihood requests may read the
-# prefix cache.
+# The first with /generative_scoring, and the first whose likelihood requests may read
+# the prefix cache.
 GENERATIVE_SCORING: Version = (0, 20, 0)
 READS_CACHE: Version = (0, 31, 0)
 
 
-# -- how long it takes ---------------------------------------------------------------
+# -- how long it takes -----------------------------------------------------------------
 
 
 def cost_of(search: Search, settings: Settings) -> Cost | None:
-    """What all prompts take with these settings, and the range; None if they cannot run."""
+    """What all prompts take with these settings; None if they cannot run."""
     case = search.case
     work = work_of(search, settings)
     if work is None:
@@ -80,7 +80,7 @@ def varied_times(search: Search, settings: Settings) -> list[float]:
 
 
 def seen_errors(search: Search) -> tuple[float, float]:
-    """How far off predicted times were on GPUs: 0.1 is 10 % too long, -0.1 too short."""
+    """How far off predicted times were on GPUs: 0.1 is 10 % too long."""
     case = search.case
     least_off = most_off = 0.0
     if case.engine.shape is not None:
@@ -107,7 +107,7 @@ def work_by_dataset(search: Search, settings: Settings) -> dict[str, Work]:
     return works
 
 
-# -- how many requests at once -------------------------------------------------------
+# -- how many requests at once ---------------------------------------------------------
 
 
 def enough_in_flight(search: Search, settings: Settings) -> int | None:
@@ -133,7 +133,7 @@ def enough_in_flight(search: Search, settings: Settings) -> int | None:
     return enough
 
 
-# -- what would save time ------------------------------------------------------------
+# -- what would save time --------------------------------------------------------------
 
 
 def savings(
@@ -234,7 +234,7 @@ def scored_from_cache(search: Search, settings: Settings) -> Iterator[Saving]:
 def scored_datasets(
     search: Search, *, single_token: bool
 ) -> tuple[DatasetProfile, ...]:
-    """Those whose contexts are computed again for each choice of one token, or of more."""
+    """Those whose contexts are computed again for each choice, of one token or more."""
     datasets = []
     for dataset, output in search.case.pairs:
         scoring = dataset.prefixes.scoring if dataset.prefixes else None
@@ -280,7 +280,7 @@ def early_differences(search: Search, settings: Settings) -> Iterator[Saving]:
 def few_in_flight(
     search: Search, settings: Settings, cost: Cost, enough: int | None
 ) -> Iterator[Saving]:
-    """A client that lets the engine idle: as asked for, or as the log of a harness says."""
+    """A client that lets the engine idle, as asked for or as a harness's log says."""
     case = search.case
     few = client_concurrency(case.request, case.datasets)
     if few is None or enough is None or enough <= few or has_agents(case.datasets):

@@ -25,7 +25,7 @@ TASK = "TASK"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """The text for stdout, what to say of it on stderr, and what is to stand above it."""
+    """The text for stdout, a comment to stand above it, and notes for stderr."""
 
     text: str
     comment: Note | None = None  # where limits are broken, in a form that has comments
@@ -150,7 +150,7 @@ def _model(plan: Plan) -> str:
     return plan.model.load_name if plan.model else NO_MODEL
 
 
-# -- vLLM --------------------------------------------------------------------------------------
+# -- vLLM ------------------------------------------------------------------------------
 
 
 def _vllm_args(plan: Plan) -> str:
@@ -192,7 +192,7 @@ def _env(plan: Plan) -> str:
     return "\n".join([f'CHUNKSCOPE_VLLM_ARGS="{_vllm_args(plan)}"', *lines])
 
 
-# -- harnesses ---------------------------------------------------------------------------------
+# -- harnesses -------------------------------------------------------------------------
 
 
 def _pairs(items: Mapping[str, object]) -> str:
@@ -234,36 +234,40 @@ def _inspect(plan: Plan) -> str:
     if at_once := plan.requests_in_flight:
         words += ["--max-connections", str(at_once)]
     for name, value in flags.items():
-        # Of a switch without a value every version since 0.3.136 makes a flag; of `true` only
-        # those after 0.3.180.
+        # Of a switch without a value every version since 0.3.136 makes a flag; of `true`
+        # only those after 0.3.180.
         words += ["-M", f"{name}={'null' if value is True else _text(value)}"]
     return shlex.join(words)
 
 
-# -- manifests ---------------------------------------------------------------------------------
+# -- manifests -------------------------------------------------------------------------
 
-# Beside this file. The entry point is spelled out: that of the image is another one in older
-# versions. `enableServiceLinks` is off: Kubernetes names each Service in variables of every pod,
-# and those that begin with VLLM_ are vLLM's own.
+# Beside this file. The entry point is spelled out: that of the image is another one in
+# older versions. `enableServiceLinks` is off: Kubernetes names each Service in variables
+# of every pod, and those that begin with VLLM_ are vLLM's own.
 TEMPLATES = Path(__file__).parent / "manifests"
 
 
 def _compose(plan: Plan) -> str:
     mount = ""
-    if folder := _folder(plan):
+    folder = _folder(plan)
+    if folder:
         place = _interpolated(folder)
-        mount = f"\n      - {{type: bind, source: {place}, target: {place}, read_only: true}}"
+        bind = f"type: bind, source: {place}, target: {place}, read_only: true"
+        mount = f"\n      - {{{bind}}}"
     devices = _filled(f"compose-{_vendor(plan)}", plan)
     return _filled("compose", plan, mount=mount, devices=devices)
 
 
 def _kubernetes(plan: Plan) -> str:
     mount = volume = ""
-    if folder := _folder(plan):
+    folder = _folder(plan)
+    if folder:
         # `$` means something in a container's arguments only.
         place = json.dumps(folder)
         mount = f"\n            - {{name: model, mountPath: {place}, readOnly: true}}"
-        volume = f"\n        - name: model\n          hostPath: {{path: {place}, type: Directory}}"
+        path = f"hostPath: {{path: {place}, type: Directory}}"
+        volume = f"\n        - name: model\n          {path}"
     weights = plan.model.weight_bytes / GIB if plan.model else 40
     storage = 10 * math.ceil(
         (2 * weights + 10) / 10

@@ -72,6 +72,11 @@ def neighbours(simulator: Simulator, settings: Settings) -> Iterator[Settings]:
     yield from with_graphs_for_all(simulator, settings)
     for step_tokens in (settings.step_tokens // 2, settings.step_tokens * 2):
         yield settings.at_budget(max(LEAST_STEP, step_tokens))
+    if simulator.request.slo:
+        yield from with_thresholds(simulator, settings)
+        # A threshold shortens gaps: more requests at once may keep a limit again.
+        more = replace(settings, max_num_seqs=requests * 2)
+        yield from with_thresholds(simulator, more)
 
 
 def with_graphs_for_all(simulator: Simulator, settings: Settings) -> Iterator[Settings]:

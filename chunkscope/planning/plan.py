@@ -43,8 +43,8 @@ class Advice:
 
     `gain`: how much more `settings` do in the same time than vLLM's default, or
     `alternative`, which was not worth it; None where throughput does not decide or the
-    default does not run. `least_gain` is the least of all variations, `doubt` the one in
-    which that was. Where no setting keeps the limits: the `rate` a second that keeps
+    default does not run. `least_gain` is the least of all variations, `doubt` the one
+    in which that was. Where no setting keeps the limits: the `rate` a second that keeps
     them, and how many `gpus` hold what was asked.
     """
 
@@ -75,7 +75,7 @@ class Reason(Note):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Prompts that leave no room for the output of their dataset; all fit up to `room_tokens`."""
+    """Prompts that leave no room for their answer; all fit up to `room_tokens`."""
 
     prompts: int
     of: int
@@ -84,7 +84,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What requests are in all, and how long they take without loading the model: predicted."""
+    """All requests, and how long they take by prediction, the model being loaded."""
 
     requests: int
     input_tokens: int
@@ -108,7 +108,7 @@ class Cost(Work):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving(Note):
-    """What would shorten the run, whatever the flags: tokens saved, and hours. None: unknown."""
+    """What would shorten the run, whatever the flags: tokens, and hours if known."""
 
     tokens: int | None
     hours: float | None = None
@@ -188,12 +188,12 @@ class Plan(Artefact):
 
     @property
     def default(self) -> Settings:
-        """vLLM's default settings, with what was asked for and what it needs to start."""
+        """vLLM's default, with what was asked for and what it needs to start."""
         return self.deployment.complete(self.advice.needed.over(self.request.settings))
 
     @property
     def rule(self) -> Settings:
-        """What the length rule would set: its threshold, where a chunk would end there."""
+        """What the length rule would set: its threshold, where that ends a chunk."""
         threshold = self.decision.threshold
         if threshold is None:
             return Settings()
@@ -220,7 +220,7 @@ class Plan(Artefact):
         return next((run for run in self.tried if run.setting == DEFAULT), None)
 
     def requests_of(self, prompt_tokens: float) -> int | None:
-        """How many requests with such a prompt fit the KV caches, if they share nothing."""
+        """How many requests with such a prompt the KV caches hold, if nothing is shared."""
         if self.memory is None:
             return None
         settings = self.effective
@@ -252,7 +252,7 @@ class Plan(Artefact):
         return max(1, min(most, sent))
 
     def profile_files(self, folder: Path) -> list[Path]:
-        """Where its profiles are now: in `folder`, which may be a copy, else as named."""
+        """Where its profiles are: in `folder`, which may be a copy, else as named."""
         named = [Path(path) for path in self.source.profiles]
         here = [folder / path.name for path in named]
         same_names = len(set(here)) < len(named)
@@ -263,7 +263,7 @@ class Plan(Artefact):
         return []
 
     def settings_for(self, entry: Entry) -> Settings:
-        """Its settings for another entry: defaults that differ there are written out."""
+        """Its settings for another entry, with defaults that differ written out."""
         there = replace(self.deployment, entry=entry).complete(self.settings)
         return self.settings.over(self.effective.changed_from(there))
 

@@ -1,4 +1,4 @@
-"""A plan, its requests and step times -> the simulation: the function behind `simulate`."""
+"""A plan, its requests and step times -> the simulation."""
 
 import random
 import sys
@@ -74,7 +74,7 @@ class SimulateOptions:
 
 @dataclass(slots=True, kw_only=True)
 class Candidate:
-    """Complete settings to simulate, and all names that they go by; a sweep's have none."""
+    """Complete settings to simulate, and their names; points of a sweep have none."""
 
     settings: Settings
     policy: ChunkPolicy = ChunkPolicy.VLLM
@@ -159,7 +159,7 @@ def request_of(plan: Plan, options: SimulateOptions) -> PlanRequest:
 
 
 def asked_settings(plan: Plan, options: SimulateOptions, engine: Engine) -> Settings:
-    """The plan's settings with what is asked for instead, and what follows from that."""
+    """The plan's settings with what is asked for instead, and what follows."""
     asked = options.asked
     settings = asked.over(plan.settings)
     step_tokens = asked.max_num_batched_tokens
@@ -226,7 +226,7 @@ def workload_info(
     )
 
 
-# -- the settings --------------------------------------------------------------------
+# -- the settings ----------------------------------------------------------------------
 
 
 def candidates_of(
@@ -324,7 +324,7 @@ def run_of(
 
 
 def without_false_best(runs: list[SimulatedRun]) -> tuple[SimulatedRun, ...]:
-    """What was best with a part of the requests may not be with all: then it is left out."""
+    """Without what was best with a part of the requests, if it is not with all."""
     best_rate = highest_of_others = 0.0
     for run in runs:
         rate = 0.0
@@ -339,7 +339,7 @@ def without_false_best(runs: list[SimulatedRun]) -> tuple[SimulatedRun, ...]:
     return tuple(run for run in runs if run.setting != BEST)
 
 
-# -- the requests --------------------------------------------------------------------
+# -- the requests ----------------------------------------------------------------------
 
 
 def sent_of_trace(

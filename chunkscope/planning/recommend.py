@@ -57,7 +57,7 @@ WORTH_SAYING = 0.05  # of the prompts' tokens: that they share so much
 MEDIA = ("not_counted", "media_rows")  # notes of a dataset with images and the like
 
 
-def recommend(
+def recommend(  # noqa: PLR0913  (all by name)
     profile: Profile | Name,
     request: PlanRequest | None = None,
     *,
@@ -77,7 +77,8 @@ def recommend(
     memory goes before what is predicted; it names version and model, too. `tick` is
     called for each simulated run.
 
-    >>> plan = recommend("reports/example/profile.json", mode="aggressive", task="loglikelihood")
+    >>> profile = "reports/example/profile.json"
+    >>> plan = recommend(profile, mode="aggressive", task="loglikelihood")
     >>> plan.settings.given()
     {'long_prefill_token_threshold': 2303}
     """
@@ -177,10 +178,10 @@ def decisions_of(profile: Profile, request: PlanRequest) -> dict[str, Decision]:
     return decisions
 
 
-# -- where it runs -------------------------------------------------------------------
+# -- where it runs ---------------------------------------------------------------------
 
 
-def engine_for(
+def engine_for(  # noqa: PLR0913  (all by name)
     profile: Profile,
     request: PlanRequest,
     *,
@@ -189,7 +190,7 @@ def engine_for(
     vllm_version: str | None,
     entry: Entry | str | None,
 ) -> Engine:
-    """The engine of that model, GPU and version; how it starts may follow from the data."""
+    """The engine of that model, GPU and version; its entry may follow from the data."""
     if entry is None:
         entry = Entry.LLM if calls_vllm_itself(profile) else Entry.SERVE
     shape = model
@@ -230,7 +231,8 @@ def logged_model(starts: Sequence[EngineStart]) -> ModelShape:
     if model is None:
         raise UsageError(
             f"the model in the log is not known: {name}",
-            hint="say what it is: --model llama-3.1-8b, or a folder with its config.json",
+            hint="say what it is: --model llama-3.1-8b, or a folder with its "
+            "config.json",
         )
     return model
 
@@ -262,7 +264,7 @@ def check_limits(case: Case) -> None:
         )
 
 
-# -- what is worth saying ------------------------------------------------------------
+# -- what is worth saying --------------------------------------------------------------
 
 
 def notes_of(case: Case, profile: Profile, *, has_time: bool) -> Iterator[Note]:
@@ -361,7 +363,7 @@ def compared_values(reuse: PrefixReuse) -> Values:
 
 
 def machine_notes(case: Case, profile: Profile) -> Iterator[Note]:
-    """Doubts about the tokenizer, the model, the GPU and what was predicted for them."""
+    """Doubts about the tokenizer, the model, the GPU and its predictions."""
     engine = case.engine
     if engine.shape is not None:
         other = tokenizer_note(profile, engine.shape)
@@ -378,7 +380,7 @@ def machine_notes(case: Case, profile: Profile) -> Iterator[Note]:
         yield note("rough_gaps", **GAPS[case.request.is_open])
 
 
-# -- was it counted with the model's tokenizer? --------------------------------------
+# -- was it counted with the model's tokenizer? ----------------------------------------
 
 
 def tokenizer_note(profile: Profile, model: ModelShape) -> Note | None:
@@ -407,7 +409,7 @@ def tokenizer_note(profile: Profile, model: ModelShape) -> Note | None:
 
 
 def counted_tokenizer(name: str) -> str | None:
-    """What the table of models calls the tokenizer that counted; None if it does not."""
+    """The table's name of the tokenizer that counted; None if it has none."""
     if DEFAULT_FILE in name:
         return "tekken"
     if name in TIKTOKEN_NAMES:

@@ -64,7 +64,7 @@ class PlanRequest:
         check_count("dp", self.settings.data_parallel_size)
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913  (all by name)
         cls,
         *,
         tp: int = 1,
@@ -125,7 +125,7 @@ class PlanRequest:
         return replace(self, **changes)
 
     def outputs(self, datasets: Sequence[DatasetProfile]) -> tuple[DatasetOutput, ...]:
-        """What each is sent for, and how long its answers are: none borrows another's."""
+        """What each is sent for, and how long its own answers are."""
         names = [dataset.name for dataset in datasets]
         for name in self.max_outputs:
             if name not in names:
@@ -153,7 +153,7 @@ class PlanRequest:
 
     @property
     def is_open(self) -> bool:
-        """Requests come by themselves: no setting makes the run any shorter, the limits decide."""
+        """Do requests come by themselves? Then the limits decide, not the time."""
         return self.rate is not None
 
 
@@ -189,7 +189,7 @@ def check_count(name: str, count: int | None) -> None:
         raise UsageError(f"--{name} must be 1 to {MOST:,}, not {count!r}")
 
 
-# -- the length of answers -----------------------------------------------------------
+# -- the length of answers -------------------------------------------------------------
 
 MaxOutput = int | Mapping[str, int] | Iterable[str]
 
@@ -235,7 +235,7 @@ def wrong_output(why: str) -> UsageError:
     )
 
 
-# -- which datasets ------------------------------------------------------------------
+# -- which datasets --------------------------------------------------------------------
 
 
 def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile, ...]:

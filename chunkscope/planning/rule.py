@@ -1,4 +1,4 @@
-"""The length rule: off, conservative or aggressive, and a threshold. No model, no GPU."""
+"""The length rule: off, conservative or aggressive, and a threshold."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class Tier(StrEnum):
     REQUIRED = "required"
 
 
-# From where on the next of them holds: "skip" and the rule's "off" mean the same prompts.
+# Where the next of them begins: "skip" and the rule's "off" mean the same prompts.
 TIERS = (1_000, 2_048, 4_096, 8_192)
 
 
@@ -57,7 +57,7 @@ DEFAULT_RULE = LengthRule()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunks:
-    """What a chunk of `size` tokens does to these prompts; None: no prompt is chunked."""
+    """What a chunk of `size` tokens does to these prompts; None: nothing."""
 
     size: int | None
     prompts: int

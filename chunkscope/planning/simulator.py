@@ -44,7 +44,7 @@ class Simulator:
     runs: dict[Settings, SimulatedRun | None] = field(default_factory=dict)
 
     def run(self, settings: Settings, *, timeline: int = 0) -> SimulatedRun:
-        """A run with its first `timeline` steps; InputError if a request is never served."""
+        """A run with its first `timeline` steps; InputError if one is never served."""
         return self._simulated(self.workload, settings, timeline=timeline)
 
     def run_one_by_one(self, settings: Settings) -> SimulatedRun:
@@ -52,7 +52,7 @@ class Simulator:
         return self._simulated(one_by_one(self.workload), settings)
 
     def run_at_highest_rate(self, settings: Settings) -> SimulatedRun:
-        """The run at the highest rate that keeps the limits; requests come one a second."""
+        """The run at the highest rate that keeps the limits, for one request a second."""
         return highest_rate(
             self.workload,
             settings,
@@ -116,7 +116,7 @@ class Simulator:
             return model
         return replace(model, host=model.host.times(self.host_times))
 
-    # -- which setting is better ---------------------------------------------------------
+    # -- which setting is better -------------------------------------------------------
 
     def use(self, settings: Settings) -> float:
         """The share of the tightest limit that is used; over 1 it is broken.
@@ -138,7 +138,7 @@ class Simulator:
         return self.use(settings) <= 1
 
     def cost(self, settings: Settings) -> float:
-        """What is wanted small: the time that all take, or at a rate the tightest limit's use."""
+        """What is wanted small: the time, or at a rate the tightest limit's use."""
         run = self.attempt(settings)
         if run is None:
             return NEVER

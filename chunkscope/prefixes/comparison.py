@@ -1,158 +1,169 @@
-"""The prompts of one dataset as they come, compared at the end: what they share, in figures.
+"""The prompts of one dataset as they come, compared one after the other: what they
+share.
 
-Comparing is to cost little beside counting: of many prompts a sample is compared, in runs of
-neighbours that are spread evenly over the dataset.
+Prompts are compared until there are too many different blocks, or too many prompts, to
+keep: then it is said of how many the figures are.
 """
 
-from array import array
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes.near_misses import same_start
-from chunkscope.prefixes.reuse import BLOCK_SIZE, PrefixReuse
-from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, RUN, Sharing
+from chunkscope.prefixes.reuse import NearMiss, PrefixReuse, Scoring
+from chunkscope.prefixes.sharing import MOST_PROMPTS, Sharing, found_by_rest
+from chunkscope.prefixes.tree import MOST_BLOCKS, PrefixTree, add_ids, tree_of_trace
 from chunkscope.tokenizers.reference import ID_BYTES
 
-if TYPE_CHECKING:  # numpy: a dataset that shares nothing does without
-    from chunkscope.prefixes.tree import PromptTree
+SPECIAL = b"\xff" * ID_BYTES  # stands for a token that is put before or after a text
 
-MOST_BLOCKS = 1 << 18  # four million tokens
-_MOST_TRACE_BLOCKS = 3 << 20
-_BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
-_SPECIAL = b"\xff" * ID_BYTES  # stands for a token that is put before a text
 
-Measured = tuple[PrefixReuse, Sharing]
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What prompts share, in figures and prompt by prompt."""
+
+    reuse: PrefixReuse
+    sharing: Sharing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeDataset:
+    """What is known of a dataset beside the prompts that are compared."""
+
+    lengths: Mapping[int, int]  # how many prompts there are of each length
+    near_misses: tuple[NearMiss, ...] = ()
+    scoring: Scoring | None = None
 
 
 class TextComparison:
-    """Prompts given as token ids: those that are to be compared, until all have come."""
+    """Prompts given as token ids: the first ones are compared."""
 
     def __init__(self) -> None:
-        self._offered = 0
-        self._every = 1  # so many runs one is compared
-        self._rows: list[tuple[int, bytes, bool]] = []  # place, ids, reads
-        self._blocks = 0
-        self._ends: list[bytes] = []  # the first and the last prompt by their bytes
+        self._tree = PrefixTree()
+        self._first: bytes | None = None  # of all prompts, by their bytes
+        self._last = b""
 
     def add(
         self, prompts: Sequence[bytes], reads: Sequence[bool] | None = None
     ) -> None:
-        """Prompts by their ids; `reads` says whether each reads from vLLM's cache, as most do."""
-        candidates = [*self._ends, min(prompts), max(prompts)]
-        self._ends = [min(candidates), max(candidates)]
-        places = range(self._offered, self._offered + len(prompts))
-        rows = zip(places, prompts, reads or [True] * len(prompts), strict=True)
-        chosen = [row for row in rows if row[0] // RUN % self._every == 0]
-        self._rows += chosen
-        self._blocks += sum([len(row[1]) // _BLOCK_BYTES for row in chosen])
-        self._offered += len(prompts)
-        while self._every < self._offered // RUN and (
-            self._blocks > MOST_BLOCKS or len(self._rows) > MOST_PROMPTS
-        ):
-            self._every *= 2  # from now on compare half as many
-            self._rows = [row for row in self._rows if row[0] // RUN % self._every == 0]
-            self._blocks = sum([len(row[1]) // _BLOCK_BYTES for row in self._rows])
+        """Prompts by their ids; `reads` says whether each reads from vLLM's cache, as
+        most do."""
+        if self._first is None:
+            self._first = self._last = prompts[0]
+        self._first = min(self._first, *prompts)
+        self._last = max(self._last, *prompts)
+        tree = self._tree
+        for ids, may_read in zip(prompts, reads or [True] * len(prompts), strict=True):
+            if tree.blocks >= MOST_BLOCKS or len(tree.lengths) >= MOST_PROMPTS:
+                return
+            add_ids(tree, ids, reads=may_read)
 
-    def measured(self, *, longest_first: bool = False, **known: Any) -> Measured | None:
-        """What they share, in figures and prompt by prompt; None if there are none.
+    def measured(
+        self, whole: WholeDataset | None = None, *, longest_first: bool = False
+    ) -> Measured | None:
+        """What they share; None if there are none.
 
-        Sent as they come, or longest first as lm-eval does; with what is `known` of the dataset.
+        Sent as they come, or longest first as lm-eval does.
         """
-        if not self._rows:
+        if self._first is None:
             return None
-        known["common_tokens"] = same_start(*self._ends) // ID_BYTES
-        _, prompts, reads = zip(*self._rows, strict=True)
-        firsts = [ids[:_BLOCK_BYTES] for ids in prompts if len(ids) >= _BLOCK_BYTES]
-        if len({*firsts}) < len(firsts):
-            from chunkscope.prefixes.tree import tree_of_prompts
-
-            return measure(tree_of_prompts(prompts, reads), longest_first, **known)
-        lengths = [len(ids) // ID_BYTES for ids in prompts]
-        whole = {"out_of_prompts": len(lengths), "out_of_tokens": sum(lengths)} | known
-        reuse = PrefixReuse(prompts=len(lengths), tokens=sum(lengths), **whole)
-        lengths = sorted(lengths, reverse=True) if longest_first else lengths
-        return reuse, Sharing(
-            lengths=Numbers(lengths), ends=Numbers([NOTHING] * len(lengths))
-        )
+        common = same_start(self._first, self._last) // ID_BYTES
+        return measure(self._tree, whole, common, longest_first=longest_first)
 
 
 def sent_ids(
-    ids: bytes | int, special_tokens: int, most_tokens: int | None = None
+    ids: bytes | int,
+    special_tokens: int,
+    most_tokens: int | None = None,
+    *,
+    appended: int = 0,
 ) -> bytes | None:
-    """Ids with special tokens before them, cut from the left; None where only lengths are known."""
+    """Ids with the special tokens around them, cut from the left; None where only
+    lengths are known. The last `appended` of the special tokens come after the
+    prompt."""
     if isinstance(ids, int):
         return None
-    whole = _SPECIAL * special_tokens + ids if special_tokens else ids
-    return (
-        whole
-        if most_tokens is None
-        else whole[max(0, len(whole) - most_tokens * ID_BYTES) :]
-    )
+    after = min(appended, special_tokens)
+    whole = SPECIAL * (special_tokens - after) + ids + SPECIAL * after
+    if most_tokens is None:
+        return whole
+    return whole[max(0, len(whole) - most_tokens * ID_BYTES) :]
 
 
 class TraceComparison:
-    """Prompts of a trace, which names their blocks by numbers (`hash_ids`): the first ones."""
+    """Prompts of a trace, which names their blocks by numbers (`hash_ids`): the first
+    ones."""
 
     def __init__(self) -> None:
-        self._ids = array("q")
-        self._counts: list[int] = []
         self._tokens: list[int] = []
+        self._hash_ids: list[list[int]] = []
+        self._blocks: set[int] = set()
 
     def add(self, tokens: Sequence[int], hash_ids: Sequence[list[int]]) -> None:
-        if len(self._ids) < _MOST_TRACE_BLOCKS:
-            self._tokens += tokens
-            self._counts += map(len, hash_ids)
-            self._ids.extend(chain.from_iterable(hash_ids))
+        for length, numbers in zip(tokens, hash_ids, strict=True):
+            if len(self._blocks) >= MOST_BLOCKS or len(self._tokens) >= MOST_PROMPTS:
+                return
+            self._tokens.append(length)
+            self._hash_ids.append(numbers)
+            self._blocks.update(numbers)
 
-    def measured(self, *, longest_first: bool = False, **known: Any) -> Measured | None:
+    def measured(
+        self, whole: WholeDataset | None = None, *, longest_first: bool = False
+    ) -> Measured | None:
         """None where the blocks do not fit the lengths."""
-        import numpy as np
-
-        from chunkscope.prefixes.tree import tree_of_trace
-
-        ids = np.array(self._ids, np.int64)
-        tree = tree_of_trace(np.array(self._tokens), np.array(self._counts), ids)
+        tree = tree_of_trace(self._tokens, self._hash_ids)
         if tree is None:
             return None
-        blocks = int(tree.full[0]) if len(tree.ends) == 1 else 0
-        if tree.members[0][:1] == [len(tree.ends)]:  # all begin with the first stretch
-            blocks = tree.depths[0]
-        known["common_tokens"] = min(blocks * tree.block_size, int(tree.tokens.min()))
-        return measure(tree, longest_first, **known)
+        common = 0
+        for number, node in enumerate(tree.nodes):
+            if node.prompts == len(tree.lengths):
+                common = max(common, tree.tokens_up_to(number))
+        common = min(common, *tree.lengths)
+        return measure(tree, whole, common, longest_first=longest_first)
 
 
-def measure(tree: "PromptTree", longest_first: bool, **known: Any) -> Measured:
-    """All figures."""
-    import numpy as np
-
-    from chunkscope.prefixes.cache_curve import curve
-
-    best = tree.in_order(tree.depth_first())
-    as_sent = tree
-    if (
-        longest_first
-    ):  # lm-eval's order: of one length those that begin alike are together
-        as_sent = best.in_order(np.argsort(-best.tokens, kind="stable"))
-    cached = found_if_read = int(as_sent.ideal.sum())
-    if not tree.reads.all():
-        found_if_read = int(
-            replace(as_sent, reads=np.ones_like(tree.reads)).ideal.sum()
-        )
-    whole = {
-        "out_of_prompts": len(tree.ends),
-        "out_of_tokens": int(tree.tokens.sum()),
-    } | known
+def measure(
+    tree: PrefixTree,
+    whole: WholeDataset | None,
+    common_tokens: int,
+    *,
+    longest_first: bool,
+) -> Measured:
+    """All figures of the prompts that were compared."""
+    order = list(range(len(tree.lengths)))
+    sharing = tree.sharing(order)
+    if longest_first:
+        # Of one length lm-eval sends those that begin alike one after the other.
+        order.sort(key=lambda place: (-tree.lengths[place], sharing.ends[place]))
+        sharing = tree.sharing(order)
+    if whole is None:
+        whole = WholeDataset(lengths=Counter(tree.lengths))
+    cached = found = tree.cached(order)
+    if not all(tree.reads):
+        found = tree.cached(order, all_read=True)
     reuse = PrefixReuse(
-        prompts=len(tree.ends),
-        tokens=int(tree.tokens.sum()),
+        prompts=len(order),
+        tokens=sum(tree.lengths),
+        out_of_prompts=len(order),
+        out_of_tokens=sum(tree.lengths),
+        common_tokens=common_tokens,
         cached_tokens=cached,
-        unread_tokens=found_if_read - cached,
+        unread_tokens=found - cached,
         block_size=tree.block_size,
-        capacities=tuple(curve(as_sent, best, known.get("output_tokens") or 1)),
-        **whole,
+        near_misses=whole.near_misses,
+        scoring=whole.scoring,
     )
-    first = np.arange(min(len(tree.ends), MOST_PROMPTS))  # a trace may have more
-    return reuse, as_sent.in_order(first).sharing()
+    return Measured(of_whole(reuse, sharing, whole.lengths), sharing)
+
+
+def of_whole(
+    reuse: PrefixReuse, sharing: Sharing, lengths: Mapping[int, int]
+) -> PrefixReuse:
+    """Figures of the prompts that were compared, as a part of all with these
+    lengths."""
+    return replace(
+        reuse,
+        out_of_prompts=sum(lengths.values()),
+        out_of_tokens=sum(tokens * count for tokens, count in lengths.items()),
+        rest_found_tokens=found_by_rest(sharing, lengths),
+    )

@@ -1,41 +1,40 @@
 """What spoils reuse: prompts that are the same but for something early in them.
 
-A date, an id, shots in another order: what comes after it is the same text, and no cache finds it.
-A sample of the texts is compared, so that time and memory do not depend on the dataset's size.
+A date, an id, shots in another order: the lines after it are the same, and no cache
+finds them. A sample of the texts is compared, line by line, so that time and memory do
+not depend on the dataset's size.
 """
 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import TypeVar
 
 from chunkscope.prefixes.reuse import NearMiss
 
 TEXTS = 64  # that are compared, of a dataset
 CHARS = 6_000  # of a text
-_WORD = re.compile(r"\w{1,8}\W*|\W+")
-_WINDOW = 32  # characters that have to be the same for a word to be at a place that is the same
-_LEAST_CHARS, _LEAST_PART = (
-    400,
-    0.25,
-)  # of a text, that another one has too: less is not lost
-_MOST_NEW = (
-    0.2  # of a text up to what is lost: more is a document, not a small difference
-)
-_FEWEST, _LEAST_TEXTS = (
-    4,
-    0.1,
-)  # texts that have to miss another, of the sample: fewer are chance
-_LEAST_LOST = 0.05  # of all tokens: less is not worth a line
-_CUT_WORD = re.compile(r"\s\S*$")
-_AROUND = 24  # characters that are shown on each side of a difference
+LEAST_CHARS = 400  # of a text, that an earlier one has too: less is not worth a line
+LEAST_PART = 0.25  # of a text, likewise
+MOST_NEW = 0.2  # of a text up to what is lost: with more it is another document
+FEWEST = 4  # texts that have to miss another: fewer are chance
+LEAST_TEXTS = 0.1  # of the sample, likewise
+LEAST_LOST = 0.05  # of all tokens: less is not worth a line
+CUT_WORD = re.compile(r"\s\S*$")  # the last word of "what is cu"
+AROUND = 24  # characters that are shown on each side of a difference
 
 S = TypeVar("S", str, bytes)
 Text = tuple[int, str]  # with its position
-Miss = tuple[
-    int, Text, Text
-]  # how many characters are lost; the text, and what it misses
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A text that has many lines of an earlier one, and begins differently."""
+
+    lost_chars: int
+    text: Text
+    earlier: Text
 
 
 def same_start(one: S, other: S) -> int:
@@ -44,6 +43,8 @@ def same_start(one: S, other: S) -> int:
     >>> same_start("to be", "to do")
     3
     """
+    if other.startswith(one):
+        return len(one)
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -59,69 +60,72 @@ def near_misses(
 ) -> tuple[NearMiss, ...]:
     """What a dataset of that size loses, by the misses among so many of its texts."""
     scale = prompts / max(1, compared)
-    lost_tokens = round(sum(lost for lost, _, _ in misses) * scale * tokens / chars)
-    if not misses or lost_tokens < _LEAST_LOST * tokens:
+    lost_chars = sum(miss.lost_chars for miss in misses)
+    lost_tokens = round(lost_chars * scale * tokens / chars)
+    if not misses or lost_tokens < LEAST_LOST * tokens:
         return ()
-    _, (position, text), (other_position, other) = max(misses)
-    differ = same_start(text, other)
-    start = max(0, differ - _AROUND)  # at a word, if one begins before the difference
-    start = text.find(" ", start, differ) + 1 or start if start else 0
-    place, end = differ + 1, differ + _AROUND
-    shown = [t[start:place] + _CUT_WORD.sub("", t[place:end]) for t in (text, other)]
-    return (
-        NearMiss(
-            prompts=round((len(misses) + 1) * scale),
-            lost_tokens=lost_tokens,
-            position=position,
-            other_position=other_position,
-            text=shown[0],
-            other_text=shown[1],
-            same_before=differ - start,
-        ),
+    worst = max(misses, key=lambda miss: miss.lost_chars)
+    position, text = worst.text
+    earlier_position, earlier = worst.earlier
+    differ = same_start(text, earlier)
+    start = max(0, differ - AROUND)
+    near_miss = NearMiss(
+        prompts=round((len(misses) + 1) * scale),
+        lost_tokens=lost_tokens,
+        position=position,
+        other_position=earlier_position,
+        text=_shown(text, start, differ),
+        other_text=_shown(earlier, start, differ),
+        same_before=differ - start,
     )
+    return (near_miss,)
+
+
+def _shown(text: str, start: int, differ: int) -> str:
+    """Up to the end of a word, if one ends after the difference."""
+    rest = text[differ + 1 : differ + AROUND]
+    return text[start : differ + 1] + CUT_WORD.sub("", rest)
 
 
 def misses_in(sample: Sequence[Text]) -> list[Miss]:
-    """Texts that have much of an earlier one, behind what they and others begin with: how many
-    characters, and both. None if there are only a few, which is chance."""
-    sample = sorted(sample)
-    texts, enough = (
-        [text for _, text in sample],
-        max(_FEWEST, _LEAST_TEXTS * len(sample)),
-    )
-    shared = [0] * len(texts)  # by text, the longest beginning that another has too
-    for one, other in pairwise(
-        sorted(range(len(texts)), key=lambda place: texts[place])
-    ):
-        same = same_start(texts[one], texts[other])
-        shared[one], shared[other] = max(shared[one], same), max(shared[other], same)
-    least = [max(_LEAST_CHARS, int(_LEAST_PART * len(text))) for text in texts]
-    may_lose = [len(t) - s >= n for t, s, n in zip(texts, shared, least, strict=True)]
-    if sum(may_lose) < enough:
+    """Texts that have much of an earlier one, behind what they and others begin with.
+    None if there are only a few, which is chance."""
+    texts = sorted(sample)
+    lines_of = [text.splitlines(keepends=True) for _, text in texts]
+    starts = _shared_starts(lines_of)
+    first_with: dict[str, int] = {}  # by line, the first text that has it
+    misses = []
+    for number, lines in enumerate(lines_of):
+        lost: Counter[int] = Counter()  # by earlier text, characters
+        new_chars = new_before_last = 0
+        for place, line in enumerate(lines):
+            earlier = first_with.get(line)
+            if earlier is None:
+                new_chars += len(line)
+            elif place >= starts[number]:
+                lost[earlier] += len(line)
+                new_before_last = new_chars
+        for line in lines:
+            first_with.setdefault(line, number)
+        chars = len(texts[number][1])
+        is_much = lost.total() >= max(LEAST_CHARS, LEAST_PART * chars)
+        if is_much and new_before_last <= MOST_NEW * chars:
+            ((earlier, _),) = lost.most_common(1)
+            misses.append(Miss(lost.total(), texts[number], texts[earlier]))
+    if len(misses) < max(FEWEST, LEAST_TEXTS * len(texts)):
         return []
-    first_with: dict[
-        str, int
-    ] = {}  # by what is at a word's place: the first text that has it
-    misses: list[Miss] = []
-    for number, text in enumerate(texts):
-        words = [match.span() for match in _WORD.finditer(text)]
-        windows = [text[start : start + _WINDOW] for start, _ in words]
-        earlier_ones = zip(words, map(first_with.get, windows), strict=True)
-        again = [
-            (*word, earlier) for word, earlier in earlier_ones if earlier is not None
-        ]
-        for what in windows:
-            first_with.setdefault(what, number)
-        lost = [
-            (end - start, earlier)
-            for start, end, earlier in again
-            if start >= shared[number]
-        ]
-        lost_chars = sum(size for size, _ in lost)
-        if lost_chars < least[number]:
-            continue
-        new_chars = again[-1][1] - sum(end - start for start, end, _ in again)
-        if new_chars <= _MOST_NEW * again[-1][1]:
-            ((earlier, _),) = Counter(earlier for _, earlier in lost).most_common(1)
-            misses.append((lost_chars, sample[number], sample[earlier]))
-    return misses if len(misses) >= enough else []
+    return misses
+
+
+def _shared_starts(lines_of: Sequence[Sequence[str]]) -> list[int]:
+    """By text, with how many lines another one begins too."""
+    counts: Counter[int] = Counter()
+    starts_of = []
+    for lines in lines_of:
+        starts, start = [], 0
+        for line in lines:
+            start = hash((start, line))
+            starts.append(start)
+        counts.update(starts)
+        starts_of.append(starts)
+    return [sum(counts[start] > 1 for start in starts) for starts in starts_of]

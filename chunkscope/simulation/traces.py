@@ -7,7 +7,6 @@ Mooncake's jsonl has `timestamp` in milliseconds, `input_length`, `output_length
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 import orjson
@@ -16,6 +15,7 @@ from chunkscope.artefacts.artefact import built, read
 from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Sharing
+from chunkscope.prefixes.tree import tree_of_trace
 from chunkscope.prompts.selection import are_blocks
 from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Workload, single
 from chunkscope.vllm.enums import Task
@@ -127,17 +127,11 @@ def _check_order(rows: list[TraceRow]) -> None:
 
 def _sharing(path: Path, rows: list[TraceRow]) -> Sharing:
     """What prompts share by the blocks that they name."""
-    import numpy as np
-
-    from chunkscope.prefixes.tree import tree_of_trace
-
     tree = tree_of_trace(
-        np.array([max(1, row.prompt_tokens) for row in rows]),
-        np.array([len(row.blocks) for row in rows]),
-        np.fromiter(chain.from_iterable(row.blocks for row in rows), np.int64),
+        [max(1, row.prompt_tokens) for row in rows], [row.blocks for row in rows]
     )
     if tree is None:
         raise InputError(
             f"{path}: its hash_ids do not match its input_length", hint=_HINT
         )
-    return tree.sharing()
+    return tree.sharing(range(len(rows)))

@@ -17,7 +17,13 @@ from typing import NamedTuple
 from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile
-from chunkscope.prefixes.sharing import NOTHING, RUN, Stretch, stretches_together
+from chunkscope.prefixes.sharing import (
+    NOTHING,
+    RUN,
+    Stretch,
+    not_compared,
+    stretches_together,
+)
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
@@ -269,6 +275,7 @@ class _Prompt(NamedTuple):
     place: float  # in its dataset: from 0 to 1; NOWHERE where not known
     stretch: int
     weight: float
+    found: int  # the stretch that it finds: all that others share which it stands for
 
 
 _NOWHERE = -1.0
@@ -308,7 +315,7 @@ def draw_workload(  # noqa: PLR0913  (all by name)
         )
     prompts, stretches = _prompts(datasets, outputs, room, all_of_them=count is None)
     weights = [prompt.weight for prompt in prompts]
-    chosen = [prompts[place] for place in parts(weights, count or served, chance)]
+    chosen = _chosen(prompts, parts(weights, count or served, chance))
     order = order or usual_order(datasets)
     chosen = _in_order(chosen, order, chance, mixed=arrivals != BATCH)
     arrivals_s = arrival_times(arrivals, len(chosen), chance)
@@ -335,6 +342,20 @@ def draw_workload(  # noqa: PLR0913  (all by name)
     if shared_prefix is not None:
         return _with_shared_prefix(workload, shared_prefix)
     return workload
+
+
+def _chosen(prompts: Sequence[_Prompt], places: Sequence[int]) -> list[_Prompt]:
+    """These prompts. One that is there several times stands for others that share what
+    it finds in a cache, and are not the same."""
+    chosen = []
+    before = None
+    for place in places:
+        prompt = prompts[place]
+        if place == before:
+            prompt = prompt._replace(stretch=prompt.found)
+        chosen.append(prompt)
+        before = place
+    return chosen
 
 
 def _scored(prompts: Sequence[_Prompt], outputs: Sequence[DatasetOutput]) -> list[int]:
@@ -414,18 +435,31 @@ def _dataset_prompts(
     if dataset.sharing is None or not dataset.sharing.lengths:
         for tokens, count in dataset.lengths.counts.items():
             if count:
-                yield _Prompt(tokens, number, _NOWHERE, NOTHING, count)
+                yield _Prompt(tokens, number, _NOWHERE, NOTHING, count, NOTHING)
         return
-    lengths, ends = dataset.sharing.lengths, dataset.sharing.ends
+    lengths = dataset.sharing.lengths
+    ends, found = dataset.sharing.ends, dataset.sharing.found()
     places = [place for place in range(len(lengths)) if place // RUN % one_of == 0]
     # Weights that are whole numbers let every prompt be sent once.
-    weight = 1 if len(places) == dataset.rows else dataset.rows / len(places)
+    weight = 1 if len(places) == len(lengths) else len(lengths) / len(places)
+    compared = len(lengths) / dataset.rows
     for place in places:
-        stretch = NOTHING
-        if first_stretch is not None and ends[place] != NOTHING:
-            stretch = first_stretch + ends[place]
-        middle = (place + 0.5) / len(lengths)
-        yield _Prompt(lengths[place], number, middle, stretch, weight)
+        middle = (place + 0.5) / dataset.rows
+        end = _together(ends[place], first_stretch)
+        alike = _together(found[place], first_stretch)
+        yield _Prompt(lengths[place], number, middle, end, weight, alike)
+    for rest in not_compared(dataset.lengths.counts, lengths):
+        # They come after those that were compared, in an order like theirs.
+        later = (rest.like + 0.5) / len(lengths) * (1 - compared)
+        alike = _together(found[rest.like], first_stretch)
+        yield _Prompt(rest.tokens, number, compared + later, alike, rest.prompts, alike)
+
+
+def _together(stretch: int, first_stretch: int | None) -> int:
+    """A stretch of a dataset among those of all datasets."""
+    if stretch == NOTHING or first_stretch is None:
+        return NOTHING
+    return first_stretch + stretch
 
 
 def parts(weights: Sequence[float], count: int, chance: random.Random) -> list[int]:

@@ -1,4 +1,5 @@
-"""What earlier runs prepared and counted, in files that can be made again; the digests of files."""
+"""What earlier runs prepared and counted, in files that can be made again; the digests
+of files."""
 
 import hashlib
 import os
@@ -14,16 +15,17 @@ _UNUSED_S = 30 * 24 * 3600  # how long the cache keeps what nobody asks for
 
 
 def file_digest(path: Path) -> str:
-    """The digest of a file, or of all files below a folder; SHA-256 takes twenty times as long."""
+    """The digest of a file, or of all files below a folder; SHA-256 takes twenty times
+    as long."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        lines = (
-            f"{file.relative_to(path).as_posix()}\0{file_digest(file)}\n"
-            for file in files
-        )
+        lines = []
+        for file in files:
+            name = file.relative_to(path).as_posix()
+            lines.append(f"{name}\0{file_digest(file)}\n")
         return xxh3_128_hexdigest("".join(lines).encode())
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, xxh3_128).hexdigest()
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, xxh3_128).hexdigest()
 
 
 def cache_file(kind: str, key: str) -> Path:
@@ -33,8 +35,9 @@ def cache_file(kind: str, key: str) -> Path:
 
 def read_cached(kind: str, key: str) -> bytes:
     """What is in the cache file; nothing where there is none."""
+    file = cache_file(kind, key)
     with suppress(OSError):
-        os.utime(file := cache_file(kind, key))  # `prune_cache` goes by it
+        os.utime(file)  # `prune_cache` goes by it
         return file.read_bytes()
     return b""
 

@@ -1,24 +1,22 @@
 """Chat templates: a conversation in, the text that the model is fed out.
 
-The text is the one `transformers` makes with `apply_chat_template(add_generation_prompt=True)`,
-and so the one vLLM tokenizes, without importing transformers, which takes a second.
+The text is the one `transformers` makes with
+`apply_chat_template(add_generation_prompt=True)`, and so the one vLLM tokenizes,
+without importing transformers, which takes a second.
 """
 
 import datetime
 import json
 from collections.abc import Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from jinja2 import nodes
-from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context, LoopContext
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2.runtime import Context
 
 from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
@@ -29,15 +27,17 @@ from chunkscope.prompts.chat import (
     without_developers,
 )
 from chunkscope.sources.base import DataError, first_line
+from chunkscope.tokenizers.fast_jinja import FastSandbox
 from chunkscope.tokenizers.foreign import TemplateRefused
 
 
 class ChatTemplate:
     """One compiled template.
 
-    `content_format` says whether it loops over the parts of a message's content ("openai") or
-    takes content as a string; `uses_date` whether its text depends on the day it is rendered on,
-    which `date` pins; `uses_tools` whether it writes down what tools there are.
+    `content_format` says whether it loops over the parts of a message's content
+    ("openai") or takes content as a string; `uses_date` whether its text depends on the
+    day it is rendered on, which `date` pins; `uses_tools` whether it writes down what
+    tools there are.
     """
 
     def __init__(
@@ -49,11 +49,12 @@ class ChatTemplate:
     ) -> None:
         self.date = date
         # The sandbox that transformers renders chat templates in, setting by setting.
-        environment = self._environment = _Sandbox(
+        environment = FastSandbox(
             trim_blocks=True,
             lstrip_blocks=True,
             extensions=[_GenerationTag, loopcontrols],
         )
+        self._environment = environment
         # Jinja's own filter would escape <, > and & for HTML.
         environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
         environment.globals["raise_exception"] = _raise_exception
@@ -76,7 +77,8 @@ class ChatTemplate:
         self.content_format = "openai" if _loops_over_content(tree) else "string"
 
     def render(self, conversation: Conversation) -> str:
-        """The prompt's text. Raises TemplateRefused where the template will not have it."""
+        """The prompt's text. Raises TemplateRefused where the template will not have
+        it."""
         content = part_content if self.content_format == "openai" else string_content
         messages = conversation.messages
         if not self.has_developers:
@@ -90,41 +92,44 @@ class ChatTemplate:
         try:
             context = Context(self._environment, variables, None, self._template.blocks)
             text = "".join(self._template.root_render_func(context))
-            text.isascii() or text.encode()  # a lone surrogate is no character to a tokenizer
-        except (
-            Exception
-        ) as error:  # a template may do anything with a row; that is about the row
+            text.encode()  # a lone surrogate is no character to a tokenizer
+        except Exception as error:  # whatever a template does with a row
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TemplateRefused("template_refused", why=reason) from error
         return text
 
     def _strftime_now(self, format: str) -> str:  # noqa: A002  (templates may name it)
         # Local time without a zone, as transformers has it.
-        pinned = self.date and datetime.datetime.combine(self.date, datetime.time())
-        return (pinned or datetime.datetime.now()).strftime(format)  # noqa: DTZ005
+        now = datetime.datetime.now()  # noqa: DTZ005
+        if self.date is not None:
+            now = datetime.datetime.combine(self.date, datetime.time())
+        return now.strftime(format)
 
 
-def choose_template(value: Any, has_tools: bool) -> str | None:
+def choose_template(value: object, has_tools: bool) -> str | None:
     """The template out of what `chat_template` holds: text, or several by name."""
     if value is None or isinstance(value, str):
         return value
+    named: dict[str, object] = {}
     if isinstance(value, list):
-        value = {
-            str(one.get("name")): one.get("template")
-            for one in value
-            if type(one) is dict
-        }
-    if not isinstance(value, dict):
+        for entry in value:
+            if isinstance(entry, dict):
+                named[str(entry.get("name"))] = entry.get("template")
+    elif isinstance(value, dict):
+        named = value
+    else:
         raise DataError("template_not_text")
-    named = {name: text for name, text in value.items() if isinstance(text, str)}
-    for name in ("tool_use", "default")[not has_tools :]:
-        if name in named:
-            return named[name]
-    raise DataError("no_default_template", names=", ".join(sorted(named)))
+    texts = {name: text for name, text in named.items() if isinstance(text, str)}
+    if has_tools and "tool_use" in texts:
+        return texts["tool_use"]
+    if "default" in texts:
+        return texts["default"]
+    raise DataError("no_default_template", names=", ".join(sorted(texts)))
 
 
 def read_template(path: Path) -> Any:
-    """A template file: Jinja text, or JSON with a "chat_template" (tokenizer_config.json)."""
+    """A template file: Jinja text, or JSON with a "chat_template"
+    (tokenizer_config.json)."""
     hint = "give a Jinja file, or a JSON file such as tokenizer_config.json"
     text = read_text(path, "chat template", hint=hint)
     try:
@@ -136,48 +141,9 @@ def read_template(path: Path) -> Any:
     raise InputError(f'{path} is JSON without a "chat_template"', hint=hint)
 
 
-class _Code(CodeGenerator):
-    """Jinja's sandbox asks a dozen questions at each step into a value. These steps answer them all
-    by themselves: to a dict's key, a text's method, a loop's counter, a name in a namespace."""
-
-    def visit_Getattr(self, node: Any, frame: Frame) -> None:  # noqa: N802  (Jinja's name)
-        name, asked = _step_name(node), type(node).__name__
-        if not isinstance(name, str) or name in dir(dict):
-            getattr(super(), f"visit_{asked}")(node, frame)
-            return
-        kind: type = LoopContext if _root_name(node.node) == "loop" else str
-        value, is_hidden = f"v.{name}", name.startswith(("_", "format"))
-        if name not in dir(kind) or is_hidden:
-            kind, value = (
-                dict,
-                f"(v[{name!r}] if {name!r} in v else environment.nothing({name!r}))",
-            )
-        self.write(f"({value} if type(v := ")
-        self.visit(node.node, frame)
-        self.write(f") is {kind.__name__} else ")
-        if not is_hidden:
-            inside = "a := object.__getattribute__(v, '_Namespace__attrs')"
-            self.write(
-                f"a[{name!r}] if type(v) is Namespace and {name!r} in ({inside}) else "
-            )
-        self.write(f"environment.{asked.lower()}(v, {name!r}))")
-
-    visit_Getitem = visit_Getattr  # noqa: N815
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    code_generator_class = _Code
-    nothing = staticmethod(lru_cache(lambda name: jinja2.Undefined(obj={}, name=name)))
-
-    def call(self, context: Any, called: Any, /, *args: Any, **names: Any) -> Any:
-        if called is Namespace or type(getattr(called, "__self__", None)) is str:
-            names.pop("_loop_vars", names.pop("_block_vars", None))
-            return called(*args, **names)
-        return super().call(context, called, *args, **names)
-
-
 class _GenerationTag(Extension):
-    """`{% generation %}...{% endgeneration %}` marks what to train on; the text is the body's."""
+    """`{% generation %}...{% endgeneration %}` marks what to train on; the text is the
+    body's."""
 
     tags = {"generation"}  # noqa: RUF012  (jinja's way to say it)
 
@@ -194,23 +160,35 @@ def _raise_exception(message: Any) -> None:
 
 
 def _loops_over_content(tree: nodes.Template) -> bool:
-    """Whether a loop over messages has one over the content of a message: so vLLM tells ("auto"
-    content format), and a template it would misread is misread the same way here."""
-    messages = ["messages"]  # and what is set to them: `loop_messages = messages[1:]`
-    for known in messages:
+    """Whether a loop over messages has one over the content of a message.
+
+    So vLLM tells ("auto" content format), and a template it would misread is misread
+    the same way here.
+    """
+    messages = _names_of_messages(tree)
+    message_names = set()
+    for target, source in _loops(tree):
+        if _root_name(source) in messages:
+            message_names.add(target)
+    for _, source in _loops(tree):
+        if _step_name(source) == "content" and _root_name(source.node) in message_names:
+            return True
+        # Newer templates hand `message.content` to a macro that loops over what it
+        # calls `content`.
+        if _root_name(source) == "content":
+            return True
+    return False
+
+
+def _names_of_messages(tree: nodes.Template) -> list[str]:
+    """`messages`, and what is set to them: `loop_messages = messages[1:]`."""
+    names = ["messages"]
+    for name in names:  # which grows
         for assign in tree.find_all(nodes.Assign):
-            name = _root_name(assign.target)
-            if name and name not in messages and _root_name(assign.node) == known:
-                messages.append(name)
-    names = {
-        target for target, source in _loops(tree) if _root_name(source) in messages
-    }
-    # Newer templates hand `message.content` to a macro that loops over what it calls `content`.
-    return any(
-        (_step_name(source) == "content" and _root_name(source.node) in names)
-        or _root_name(source) == "content"
-        for _, source in _loops(tree)
-    )
+            target = _root_name(assign.target)
+            if target and target not in names and _root_name(assign.node) == name:
+                names.append(target)
+    return names
 
 
 def _loops(tree: nodes.Template) -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,8 @@
-"""Does a fast engine give the same ids as the reference? Asked once per tokenizer and version; each
-run then compares a sample of its own rows."""
+"""Does the fast engine give the same ids as the reference? Asked once per tokenizer and
+version; each run then compares a sample of its own rows."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -10,79 +10,73 @@ import orjson
 
 from chunkscope.artefacts.files import write_atomically
 from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.tokenizers import fast
 from chunkscope.tokenizers.cache import cache_file, read_cached
-from chunkscope.tokenizers.fast import FastEngine
+from chunkscope.tokenizers.fast import FastEngine, GetReference
 from chunkscope.tokenizers.foreign import engine_name, foreign_errors
 from chunkscope.tokenizers.prepare import TokenizerFacts
-from chunkscope.tokenizers.reference import Reference
 from chunkscope.tokenizers.strings import suite
 
-_SUITE = "11"  # raise when the strings change: old verdicts then no longer count
+SUITE = "12"  # raise when the strings change: old verdicts then no longer count
+SAMPLE_WINDOW = 1_000  # characters of a longer row, that may lie anywhere in it
+OFFERED = 32  # texts of a batch that may come into the sample
+
+EQUAL, DIFFERENT = b"equal", b"different"
 
 T = TypeVar("T")
-_SAMPLE_WINDOW = 1000  # of a longer row, some part that may lie anywhere in it
 
 
-def known_verdict(engine: type[FastEngine], facts: TokenizerFacts) -> bool | None:
-    """Whether an earlier run found an engine equal to the reference with this tokenizer."""
-    return {b"equal": True, b"different": False}.get(
-        read_cached("verdicts", _key(engine, facts))
-    )
+def known_verdict(facts: TokenizerFacts) -> bool | None:
+    """Whether an earlier run found the engine equal to the reference with this
+    tokenizer; None where none compared them."""
+    verdict = read_cached("verdicts", _key(facts))
+    if verdict not in (EQUAL, DIFFERENT):
+        return None
+    return verdict == EQUAL
 
 
-def record_verdict(
-    engine: type[FastEngine], facts: TokenizerFacts, *, is_equal: bool
-) -> None:
-    data = b"equal" if is_equal else b"different"
-    with suppress(
-        ChunkscopeError
-    ):  # a cache that cannot be written costs time, not truth
-        write_atomically(cache_file("verdicts", _key(engine, facts)), data)
+def record_verdict(facts: TokenizerFacts, *, is_equal: bool) -> None:
+    # A cache that cannot be written costs time, not truth.
+    with suppress(ChunkscopeError):
+        file = cache_file("verdicts", _key(facts))
+        write_atomically(file, EQUAL if is_equal else DIFFERENT)
 
 
-def _key(engine: type[FastEngine], facts: TokenizerFacts) -> str:
-    names = f"{_SUITE} {engine_name(engine.package)} {engine_name(facts.package)}"
-    return f"{names} {facts.json_digest or facts.digest}"
+def _key(facts: TokenizerFacts) -> str:
+    engine, reference = engine_name(fast.PACKAGE), engine_name(facts.package)
+    return f"{SUITE} {engine} {reference} {facts.json_digest or facts.digest}"
 
 
-def proved_engine(
-    engines: Sequence[type[FastEngine]],
-    facts: TokenizerFacts,
-    reference: Callable[[], Reference],
-) -> FastEngine | None:
-    """The first engine that takes this tokenizer and gives the ids of the reference."""
-    for kind in engines:
-        if (is_equal := known_verdict(kind, facts)) is False:
-            continue
-        try:
-            with foreign_errors(kind.package):
-                engine = kind(facts, reference)
-                if is_equal is None:
-                    is_equal = _agrees(engine, facts, reference())
-                    record_verdict(kind, facts, is_equal=is_equal)
-        except (
-            InputError
-        ):  # it refuses what it does not know, or stumbles over a test string
-            record_verdict(kind, facts, is_equal=False)
-            continue
-        if is_equal:
-            return engine
-    return None
+def proved_engine(facts: TokenizerFacts, reference: GetReference) -> FastEngine | None:
+    """The fast engine, if it takes this tokenizer and gives the reference's ids."""
+    is_equal = known_verdict(facts)
+    if is_equal is False:
+        return None
+    try:
+        with foreign_errors(fast.PACKAGE):
+            engine = fast.load_engine(facts, reference)
+            if is_equal is None:
+                is_equal = _agrees(engine, facts, reference)
+                record_verdict(facts, is_equal=is_equal)
+    except InputError:
+        # It refuses what it does not know, or stumbles over a test string.
+        record_verdict(facts, is_equal=False)
+        return None
+    return engine if is_equal else None
 
 
-def _agrees(engine: FastEngine, facts: TokenizerFacts, reference: Reference) -> bool:
-    """Whether it gives the same ids on all test strings. splintr goes by the order of ids alone, so
-    no merge may make an earlier one than those before it."""
-    document = orjson.loads(facts.json_file.read_bytes()) if facts.json_file else {}
-    model = {"merges": (), **document.get("model", {})}
-    pairs = (one if isinstance(one, str) else "".join(one) for one in model["merges"])
-    made = [model["vocab"][pair.replace(" ", "")] for pair in pairs]
-    texts = list(filter(engine.takes, suite(document)))
-    return made == sorted(made) and engine.id_bytes(texts) == reference.id_bytes(texts)
+def _agrees(engine: FastEngine, facts: TokenizerFacts, reference: GetReference) -> bool:
+    """Whether it gives the same ids on all test strings."""
+    document = {}
+    if facts.json_file:
+        document = orjson.loads(facts.json_file.read_bytes())
+    texts = suite(document)
+    return engine.id_bytes(texts) == reference().id_bytes(texts)
 
 
 class Reservoir(Generic[T]):
-    """`size` items out of all, each as likely as any other; the same on every machine."""
+    """`size` items out of all, each as likely as any other; the same on every
+    machine."""
 
     def __init__(self, size: int = 64, seed: int = 0) -> None:
         self.size = size
@@ -95,14 +89,17 @@ class Reservoir(Generic[T]):
             self.offered += 1
             if len(self.items) < self.size:
                 self.items.append(item)
-            elif (place := self.chance.randrange(self.offered)) < self.size:
+                continue
+            place = self.chance.randrange(self.offered)
+            if place < self.size:
                 self.items[place] = item
 
 
 class RowSample(Reservoir[str]):
-    """Of the texts that an engine counted; of a long one some part that may lie anywhere in it."""
+    """Of the texts that an engine counted; of a long one some part that may lie
+    anywhere in it."""
 
     def offer(self, texts: list[str]) -> None:
-        for text in texts[:: max(1, len(texts) // 32)]:
-            start = self.chance.randint(0, max(0, len(text) - _SAMPLE_WINDOW))
-            self.add([text[start : start + _SAMPLE_WINDOW]])
+        for text in texts[:: max(1, len(texts) // OFFERED)]:
+            start = self.chance.randint(0, max(0, len(text) - SAMPLE_WINDOW))
+            self.add([text[start : start + SAMPLE_WINDOW]])

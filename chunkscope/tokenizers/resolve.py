@@ -23,16 +23,18 @@ DEFAULT_FILE = "tekken_240911.json"
 TIKTOKEN_NAMES = (
     "cl100k_base", "o200k_base", "o200k_harmony", "p50k_base", "p50k_edit", "r50k_base",
 )  # fmt: skip
-# What makes up a tokenizer in Hugging Face layout; config.json names the class for AutoTokenizer.
+# What makes up a tokenizer in Hugging Face layout; config.json names the class for
+# AutoTokenizer.
 _HF_FILES = [
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.tiktoken", "*.py", "tekken.json",
-    "config.json", "chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja",
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "*.model",
+    "*.tiktoken", "*.py", "tekken.json", "config.json", "chat_template.jinja",
+    "chat_template.json", "additional_chat_templates/*.jinja",
 ]  # fmt: skip
 _HF_SIGNS = {"tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt"}
 _CHOICES = (
-    "pass a folder with a tokenizer.json, a hub id such as Qwen/Qwen3-8B, a tiktoken encoding "
-    "such as o200k_base, or leave --tokenizer out for the built-in one"
+    "pass a folder with a tokenizer.json, a hub id such as Qwen/Qwen3-8B, a tiktoken "
+    "encoding such as o200k_base, or leave --tokenizer out for the built-in one"
 )
 
 
@@ -101,7 +103,8 @@ def resolve(name: str | None) -> TokenizerFiles:
 
 
 def embedded_default() -> Path:
-    """The tokenizer file inside mistral-common, found without importing it (half a second)."""
+    """The tokenizer file inside mistral-common, found without importing it (half a
+    second)."""
     package: Any = find_spec("mistral_common")
     return Path(package.origin).with_name("data") / DEFAULT_FILE
 
@@ -110,7 +113,7 @@ def _folder(name: str, folder: Path) -> TokenizerFiles:
     present = {path.name for path in folder.iterdir()}
     models = sorted(file for file in present if file.endswith(".model"))
     if models and not present & {"config.json", *_HF_SIGNS}:
-        # Nothing says what transformers should make of it: it is what SentencePiece makes of it.
+        # Nothing says what transformers should make of it: SentencePiece reads it.
         return TokenizerFiles(name, TokenizerKind.SENTENCEPIECE, (folder / models[0],))
     if present & {*models, *_HF_SIGNS}:
         return _hf_folder(name, folder)
@@ -137,7 +140,7 @@ def _file(name: str, path: Path) -> TokenizerFiles:
         raise InputError(
             f"{path} is not a tokenizer: it has no model in it", hint=_CHOICES
         )
-    # What vLLM serves is decided by the files beside tokenizer.json, where there are any.
+    # What vLLM serves is decided by the files beside tokenizer.json, if there are any.
     if (
         path.name == "tokenizer.json"
         and (path.parent / "tokenizer_config.json").is_file()
@@ -155,8 +158,9 @@ def read_json(path: Path) -> Any:
 
 
 def _from_hub(name: str) -> TokenizerFiles:
-    """Find `org/name` or `org/name@revision`: in the local cache, else by download. A cache that
-    another tool left with a tokenizer.json alone is completed: its chat template is elsewhere."""
+    """Find `org/name` or `org/name@revision`: in the local cache, else by download. A
+    cache that another tool left with a tokenizer.json alone is completed: its chat
+    template is elsewhere."""
     repo, _, revision = name.partition("@")
     folder, is_complete = _cached(repo, revision or "main")
     if folder is None or not is_complete:
@@ -177,7 +181,8 @@ def cached_tokenizer(name: str) -> TokenizerFiles | None:
 
 
 def _cached(repo: str, revision: str) -> tuple[Path | None, bool]:
-    """The folder in the local cache, and whether it has what a tokenizer.json leaves out."""
+    """The folder in the local cache, and whether it has what a tokenizer.json leaves
+    out."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -193,15 +198,20 @@ def _cached(repo: str, revision: str) -> tuple[Path | None, bool]:
         ]
     except HFValidationError:
         return None, False
-    folder = next((Path(file).parent for file in files if isinstance(file, str)), None)
-    return folder, files[0] is not None or isinstance(files[1], str)
+    is_complete = files[0] is not None or isinstance(files[1], str)
+    for file in files:
+        if isinstance(file, str):
+            return Path(file).parent, is_complete
+    return None, is_complete
 
 
 def _downloaded(repo: str, revision: str | None) -> Path:
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise MissingError(
-            f"the tokenizer of {repo} is not in the local cache, and HF_HUB_OFFLINE is set",
-            hint="download it once with a network, or pass a local folder as --tokenizer",
+            f"the tokenizer of {repo} is not in the local cache, and HF_HUB_OFFLINE is "
+            "set",
+            hint="download it once with a network, or pass a local folder as "
+            "--tokenizer",
         )
     expect_hub()
     from huggingface_hub import snapshot_download
@@ -210,13 +220,11 @@ def _downloaded(repo: str, revision: str | None) -> Path:
         folder = snapshot_download(
             repo, revision=revision, allow_patterns=_HF_FILES, max_workers=4
         )
-    except (
-        Exception
-    ) as error:  # the hub client raises many kinds; each means "not to be had"
+    except Exception as error:  # of many kinds, each of which means "not to be had"
         raise MissingError(
-            f"no tokenizer called {repo}: not a file here, not in the local cache, and the hub "
-            "does not have it",
-            hint="check the spelling and the network (HF_TOKEN for gated models), or pass a local "
-            "folder with a tokenizer.json as --tokenizer",
+            f"no tokenizer called {repo}: not a file here, not in the local cache, and "
+            "the hub does not have it",
+            hint="check the spelling and the network (HF_TOKEN for gated models), or "
+            "pass a local folder with a tokenizer.json as --tokenizer",
         ) from error
     return Path(folder)

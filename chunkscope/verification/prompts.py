@@ -18,7 +18,6 @@ from chunkscope.lengths.analyze import discovered
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.scan import draw
-from chunkscope.prefixes.sharing import MOST_PROMPTS
 from chunkscope.prefixes.tree import tree_of_prompts
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
@@ -34,6 +33,7 @@ from chunkscope.verification.result import PromptSource
 from chunkscope.verification.task import requests_of
 
 # Rows that are drawn: so many for each request, and so many at least.
+MOST_PROMPTS = 20_000  # that --data sends
 ROWS_PER_REQUEST = 5
 ROWS = 1_000
 NEAR = 0.05  # share of a request's length by which its row may be longer or shorter
@@ -113,7 +113,8 @@ def _with_prompts(
 ) -> Workload:
     """As long as these prompts, which share what they share."""
     packed = [np.array(prompt.ids, "<u4").tobytes() for prompt in prompts]
-    sharing = tree_of_prompts(packed, [True] * len(prompts)).sharing()
+    tree = tree_of_prompts(packed, [True] * len(prompts))
+    sharing = tree.sharing(range(len(prompts)))
     sessions = []
     for place, request in enumerate(workload.requests):
         length = sharing.lengths[place]

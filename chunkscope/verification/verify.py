@@ -13,9 +13,9 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.lengths.profile import Profile, together
 from chunkscope.models import find_model, known_model
 from chunkscope.models.shape import ModelShape
+from chunkscope.planning.drawing import draw
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
-from chunkscope.planning.drawing import draw
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import simulate
 from chunkscope.simulation.slo import Slo

@@ -62,6 +62,15 @@ def test_a_cache_that_others_could_have_written_is_not_used(
     assert cache_folder() != tmp_path
 
 
+def test_where_the_system_has_no_owners_the_cache_is_kept(
+    tmp_path, monkeypatch
+) -> None:
+    """Windows: each run would prepare its tokenizer anew."""
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delattr(os, "geteuid")
+    assert cache_folder() == tmp_path / "cache"
+
+
 def test_the_cache_forgets_what_nobody_used_for_thirty_days(
     tmp_path, monkeypatch
 ) -> None:

@@ -1,6 +1,7 @@
 """What spoils reuse is found and shown; ordinary prompts raise no alarm."""
 
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -53,20 +54,18 @@ def digits(count: int) -> str:
 
 
 SPOILED = {
-    "a time": lambda: (
-        f"It is {digits(2)}:{digits(2)}:{digits(2)}. {INSTRUCTION} {said(20)}"
-    ),
-    "an id": lambda: f"[{digits(chance.randint(3, 9))}] {INSTRUCTION} {said(20)}",
+    "a time": lambda: f"It is {digits(2)}:{digits(2)}.\n{INSTRUCTION}\n{said(20)}",
+    "an id": lambda: f"[{digits(chance.randint(3, 9))}]\n{INSTRUCTION}\n{said(20)}",
     "a name of any length": lambda: (
-        f"Dear {said(chance.randint(1, 5))}, {INSTRUCTION} {said(20)}"
+        f"Dear {said(chance.randint(1, 5))},\n{INSTRUCTION}\n{said(20)}"
     ),
-    "the question before a long instruction": lambda: f"{said(20)} {INSTRUCTION}",
+    "the question before a long instruction": lambda: f"{said(20)}\n{INSTRUCTION}",
     "shots in another order": lambda: "\n\n".join([*chance.sample(SHOTS, 8), said(20)]),
 }
 FINE = {
-    "the instruction first": lambda: f"{INSTRUCTION} {said(20)}",
+    "the instruction first": lambda: f"{INSTRUCTION}\n{said(20)}",
     "one of two dates": lambda: (
-        f"2026-11-1{chance.randint(1, 2)} {INSTRUCTION} {said(20)}"
+        f"2026-11-1{chance.randint(1, 2)}\n{INSTRUCTION}\n{said(20)}"
     ),
     "nothing in common": lambda: said(chance.randint(1, 300)),
 }
@@ -87,48 +86,73 @@ def test_what_spoils_reuse(what):
 
 
 def numbers(seed: object, chars: int) -> str:
-    """Numbers of five digits, the same for the same seed."""
+    """A line of numbers of five digits, the same for the same seed."""
     own = random.Random(str(seed))
-    return "".join(f"{own.randrange(10**5):05d} " for _ in range(chars // 6 + 1))[
-        :chars
-    ]
+    line = "".join(f"{own.randrange(10**5):05d} " for _ in range(chars // 6 + 1))
+    return f"{line[: chars - 1]}\n"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """`alike` texts have a line of `same` characters in common, between two of their
+    own; there are `others` of `other_chars`."""
+
+    alike: int
+    same: int
+    before: int = 6
+    after: int = 0
+    others: int = 0
+    other_chars: int = 200
+
+    def all(self) -> list[str]:
+        both = numbers("same", self.same)
+        texts = []
+        for n in range(self.alike):
+            after = numbers(-n - 1, self.after) if self.after else ""
+            texts.append(f"{numbers(n, self.before)}{both}{after}")
+        for n in range(self.others):
+            texts.append(numbers(n + 1_000, self.other_chars))
+        return texts
 
 
 @pytest.mark.parametrize(
-    ("alike", "same", "before", "after", "others", "lost_tokens"),
+    ("texts", "lost_tokens"),
     [
-        pytest.param(10, 600, 6, 0, (0, 0), 1_350, id="an id before what is the same"),
-        pytest.param(10, 400, 6, 0, (0, 0), 900, id="just enough is the same"),
-        pytest.param(10, 399, 6, 0, (0, 0), None, id="too little is the same"),
-        pytest.param(5, 600, 6, 0, (0, 0), 600, id="five texts"),
-        pytest.param(4, 600, 6, 0, (0, 0), None, id="too few texts"),
-        pytest.param(10, 600, 144, 0, (0, 0), 1_350, id="what differs is small"),
-        pytest.param(10, 600, 156, 0, (0, 0), None, id="what differs is a document"),
-        pytest.param(10, 600, 6, 1_660, (0, 0), 1_282, id="a quarter of each text"),
-        pytest.param(10, 600, 6, 1_680, (0, 0), None, id="less than a quarter"),
-        pytest.param(7, 450, 6, 0, (53, 200), 675, id="a tenth of the texts"),
-        pytest.param(6, 450, 6, 0, (54, 200), None, id="too few of many"),
-        pytest.param(10, 400, 6, 0, (30, 2_200), 900, id="a twentieth of all tokens"),
-        pytest.param(10, 400, 6, 0, (30, 2_280), None, id="less of all tokens"),
+        pytest.param(Texts(10, 600), 1_350, id="an id before what is the same"),
+        pytest.param(Texts(10, 400), 900, id="just enough is the same"),
+        pytest.param(Texts(10, 399), None, id="too little is the same"),
+        pytest.param(Texts(5, 600), 600, id="five texts"),
+        pytest.param(Texts(4, 600), None, id="too few texts"),
+        pytest.param(Texts(10, 600, before=144), 1_350, id="what differs is small"),
+        pytest.param(Texts(10, 600, before=156), None, id="it is a document"),
+        pytest.param(Texts(10, 600, after=1_660), 1_350, id="a quarter of each text"),
+        pytest.param(Texts(10, 600, after=1_800), None, id="less than a quarter"),
+        pytest.param(Texts(8, 450, others=53), 788, id="a tenth of the texts"),
+        pytest.param(Texts(6, 450, others=54), None, id="too few of many"),
+        pytest.param(
+            Texts(10, 400, others=30, other_chars=2_200), 900, id="enough of all tokens"
+        ),
+        pytest.param(
+            Texts(10, 400, others=30, other_chars=2_280), None, id="less of all tokens"
+        ),
     ],
 )
-def test_what_is_lost_is_named_from_a_limit_on(
-    alike, same, before, after, others, lost_tokens
-):
-    both = numbers("same", same)
-    texts = [
-        f"{numbers(n, before)}{both}{numbers(-n - 1, after)}" for n in range(alike)
-    ]
-    texts += [numbers(n + 1_000, others[1]) for n in range(others[0])]
-    near = found(texts)
-    assert [one.lost_tokens for one in near] == (
-        [] if lost_tokens is None else [lost_tokens]
-    )
-    assert [one.prompts for one in near] == ([] if lost_tokens is None else [alike])
-    if lost_tokens == 1_350 and before == 6:
+def test_what_is_lost_is_named_from_a_limit_on(texts, lost_tokens):
+    near = found(texts.all())
+    if lost_tokens is None:
+        assert near == ()
+    else:
         (one,) = near
-        assert (one.position, one.other_position, one.same_before) == (10, 1, 0)
-        assert texts[9].startswith(f"{one.text} ")  # cut between words
+        assert one.lost_tokens == pytest.approx(lost_tokens, abs=5)
+        assert one.prompts == texts.alike
+
+
+def test_the_two_texts_are_shown_up_to_the_end_of_a_word():
+    texts = Texts(10, 600).all()
+    (near,) = found(texts)
+    position, other = near.position - 1, near.other_position - 1
+    assert (near.same_before, other) == (0, 0)
+    assert texts[position].startswith(f"{near.text} ")
 
 
 @pytest.mark.parametrize("what", FINE)

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,13 +44,13 @@ def test_the_ceiling_of_mooncakes_conversations_is_what_other_tools_say(
     tokens=st.lists(st.integers(1, 9_000), min_size=1, max_size=20),
 )
 def test_the_block_size_follows_from_the_lengths(size: int, tokens: list[int]) -> None:
-    lengths = np.array(tokens)
-    counts = -(-lengths // size)
-    found = block_size_of(lengths, counts)
+    counts = [-(-length // size) for length in tokens]
+    found = block_size_of(tokens, counts)
     assert found is not None
-    assert (-(-lengths // found) == counts).all()
-    enough = np.append(lengths, [9_001, 64_000])  # several sizes may fit a few lengths
-    assert size in (7, 1000) or block_size_of(enough, -(-enough // size)) == size
+    assert [-(-length // found) for length in tokens] == counts
+    enough = [*tokens, 9_001, 64_000]  # several sizes may fit a few lengths
+    counts = [-(-length // size) for length in enough]
+    assert size in (7, 1000) or block_size_of(enough, counts) == size
 
 
 def test_prompts_find_what_came_before_and_never_their_last_token(

@@ -1,4 +1,5 @@
-"""Tokenizer files that are not what they should be: a sentence and exit 3, never a traceback."""
+"""Tokenizer files that are not what they should be: a sentence and exit 3, never a
+traceback."""
 
 import base64
 import json

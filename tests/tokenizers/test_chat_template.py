@@ -152,18 +152,32 @@ OWN_TEMPLATES = {
         "  {% for m in messages %}\n\n    {%- if loop.first %}\n  A {{ m.role }}\n"
         "    {% endif %}\n  {# note #}\n B\n{% endfor %}\n\n"
     ),
-    "left early": "{% for m in messages %}{% if m.role == 'assistant' %}{% continue %}{% endif %}"
-    "{% generation %}{% set x = 1 %}{{ m.content | trim }}{% endgeneration %}{{ x }}{% endfor %}",
-    "namespace": "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}"
-    "{% endfor %}{{ ns.n }}{{ ns['n'] }}{{ ns.m }}{{ namespace(items=3).items }}{{ ns }}"
-    "{% block b %}{% for m in messages %}{{ m.role.upper() }}{% endfor %}{% endblock %}",
-    "unknown names": "{{ nothing }}{{ documents is none }}{{ tools is defined }}{{ pad_token }}",
-    "steps": "{% set loop = {'index': 5, '_x': 6, 'title': 7} %}{{ loop.index }}{{ loop._x }}"
-    "{{ loop['title'] }}{{ {'count': 8}.count }}{{ [1].count(1) }}{{ messages[0]['none'] }}"
-    "{{ 'ab'.index('b') }}{{ 'a'['upper']() }}{{ 'a{}'.format('b') }}{{ dict(a=1).a }}"
-    "{% for m in messages %}{{ loop.last }}{{ loop['index0'] }}{{ loop.cycle(1, 2) }}{% endfor %}",
-    "steps out": "{{ messages[0].__class__ }}{{ ''['__class__'] }}{{ lipsum.__globals__ }}"
-    "{{ 'a{0.__class__}'.format('b') }}{{ {'__x__': 4}.__x__ }}{{ pad_token.strip.__self__ }}",
+    "left early": (
+        "{% for m in messages %}{% if m.role == 'assistant' %}{% continue %}{% endif %}"
+        "{% generation %}{% set x = 1 %}{{ m.content | trim }}{% endgeneration %}"
+        "{{ x }}{% endfor %}"
+    ),
+    "namespace": (
+        "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}"
+        "{% endfor %}{{ ns.n }}{{ ns['n'] }}{{ ns.m }}{{ namespace(items=3).items }}"
+        "{{ ns }}{% block b %}{% for m in messages %}{{ m.role.upper() }}{% endfor %}"
+        "{% endblock %}"
+    ),
+    "unknown names": (
+        "{{ nothing }}{{ documents is none }}{{ tools is defined }}{{ pad_token }}"
+    ),
+    "steps": (
+        "{% set loop = {'index': 5, '_x': 6, 'title': 7} %}{{ loop.index }}"
+        "{{ loop._x }}{{ loop['title'] }}{{ {'count': 8}.count }}{{ [1].count(1) }}"
+        "{{ messages[0]['none'] }}{{ 'ab'.index('b') }}{{ 'a'['upper']() }}"
+        "{{ 'a{}'.format('b') }}{{ dict(a=1).a }}{% for m in messages %}"
+        "{{ loop.last }}{{ loop['index0'] }}{{ loop.cycle(1, 2) }}{% endfor %}"
+    ),
+    "steps out": (
+        "{{ messages[0].__class__ }}{{ ''['__class__'] }}{{ lipsum.__globals__ }}"
+        "{{ 'a{0.__class__}'.format('b') }}{{ {'__x__': 4}.__x__ }}"
+        "{{ pad_token.strip.__self__ }}"
+    ),
     "a change": "{{ messages[0].update({'role': 'x'}) }}",
     "a class": "{{ messages[0].content.__class__.__mro__ }}",
 }

@@ -1,18 +1,21 @@
 """Every kind of tokenizer one can name counts as the library it comes from."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
 import tiktoken
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
-from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
 from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
 import chunkscope
 from chunkscope.errors import InputError, MissingError
+from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers import resolve as hub
 from chunkscope.tokenizers.resolve import embedded_default, resolve
@@ -46,49 +49,78 @@ def test_a_tekken_file_counts_as_mistral_common_does_with_its_beginning(
 
 
 CALLED = CASES["a tool called and its result"]
-NAMES = ("one question", "a system prompt", "tools offered", "content parts")
-CHATS = [*map(CASES.get, NAMES), CALLED]
+CHATS = [
+    CASES["one question"],
+    CASES["a system prompt"],
+    CASES["tools offered"],
+    CASES["content parts"],
+    CALLED,
+]
 
 
-def test_chats_are_encoded_by_mistral_common_and_what_it_refuses_is_a_bad_row(
-    tmp_path, monkeypatch
-) -> None:
-    refused = [
-        {"role": "assistant", "content": "a"},
-        {"role": "system", "content": "b"},
-    ]
-    longer = json.loads(
-        json.dumps(CALLED).replace("abcdef123", "call_abcdef123")
-    )  # vLLM cuts ids
-    answered = {
-        "messages": [*CHATS[0]["messages"], {"role": "assistant", "content": "yo"}]
-    }
-    numbered = json.loads(
-        json.dumps(CALLED).replace('"abcdef123"', "123")
-    )  # no ids to a server
-    sent = [*CHATS[:-1], longer, answered, {"messages": refused}, numbered]
-    rows = write_jsonl(tmp_path / "chats.jsonl", sent)
+def by_mistral(chat: dict[str, Any]) -> list[int]:
+    tokenizer = MistralTokenizer.from_file(str(embedded_default()))
+    request = ChatCompletionRequest.from_openai(**chat)
+    return tokenizer.encode_chat_completion(request).tokens
+
+
+def profiled(place: Path, *chats: dict[str, Any]) -> DatasetProfile:
+    rows = write_jsonl(place / "chats.jsonl", list(chats))
     (dataset,) = chunkscope.analyze(rows).datasets
-    whole, keep = (
-        MistralTokenizer.from_file(str(embedded_default())),
-        SpecialTokenPolicy.KEEP,
-    )
-    requests = [ChatCompletionRequest.from_openai(**chat) for chat in CHATS]
-    right = [whole.encode_chat_completion(request).tokens for request in requests]
-    assert dataset.lengths == chunkscope.LengthHistogram.of(
-        [*map(len, right), len(right[0]) + 2]
-    )
-    tokenizer = Tokenizer(expected_bytes=1 << 18)
-    assert tokenizer.count(["one two"]) == [2]  # in another process, as the chats
-    key, encode = tokenizer.counting_key, tokenizer.mistral_chat.encode
-    texts = [whole.decode(ids, special_token_policy=keep) for ids in right]
-    found = [encode(Conversation(c["messages"], tools=c.get("tools"))) for c in CHATS]
-    assert found == [*zip(right, texts, strict=True)]
+    return dataset
+
+
+def test_chats_are_encoded_by_mistral_common(tmp_path) -> None:
+    right = [by_mistral(chat) for chat in CHATS]
+    dataset = profiled(tmp_path, *CHATS)
+    assert dataset.lengths == chunkscope.LengthHistogram.of(map(len, right))
     assert (dataset.engine or "").startswith("mistral-common ")
-    assert dataset.bad_rows[0].reason.code == "template_refused"
-    assert "validation error" in dataset.bad_rows[1].reason.values["why"]
-    monkeypatch.setattr("chunkscope.tokenizers.tokenizer.engine_name", "{} 2.0".format)
-    assert tokenizer.counting_key != key
+    mistral_chat = Tokenizer().mistral_chat
+    for chat, ids in zip(CHATS, right, strict=True):
+        found, text = mistral_chat.encode(
+            Conversation(chat["messages"], tools=chat.get("tools"))
+        )
+        assert found == ids
+        assert text.startswith("<s>")
+
+
+def changed(chat: dict[str, Any], before: str, after: str) -> dict[str, Any]:
+    return json.loads(json.dumps(chat).replace(before, after))
+
+
+def test_long_ids_of_calls_are_cut_as_vllm_cuts_them(tmp_path) -> None:
+    longer = changed(CALLED, "abcdef123", "call_abcdef123")
+    assert profiled(tmp_path, longer).lengths.max == len(by_mistral(CALLED))
+
+
+def test_an_answer_at_the_end_of_a_chat_is_counted(tmp_path) -> None:
+    answer = {"role": "assistant", "content": "yo"}
+    answered = {"messages": [*CHATS[0]["messages"], answer]}
+    assert profiled(tmp_path, answered).lengths.max == len(by_mistral(CHATS[0])) + 2
+
+
+def test_a_chat_that_mistral_common_refuses_is_a_bad_row(tmp_path) -> None:
+    answer = {"role": "assistant", "content": "a"}
+    order = {"messages": [answer, {"role": "system", "content": "b"}]}
+    numbered = changed(CALLED, '"abcdef123"', "123")  # no ids to a server
+    bad = profiled(tmp_path, CHATS[0], order, numbered).bad_rows
+    assert [(row.position, row.reason.code) for row in bad] == [
+        (2, "template_refused"),
+        (3, "template_refused"),
+    ]
+    assert "validation error" in bad[1].reason.values["why"]
+
+
+def test_mistral_common_is_loaded_as_it_is() -> None:
+    """With a stand-in for a module, other threads could import that."""
+    script = (
+        "import sys; from chunkscope.tokenizers.tokenizer import Tokenizer\n"
+        "chat = Tokenizer().mistral_chat\n"
+        "print(getattr(sys.modules.get('requests'), '__file__', 'none') != 'none')"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
 
 
 @pytest.mark.parametrize("file", MODELS)
@@ -101,14 +133,15 @@ def test_sentencepiece_models_count_as_the_sentencepiece_library(file: str) -> N
     assert lengths(str(path), TEXTS) == right
 
 
-# --- tiktoken -------------------------------------------------------------------------------
+# -- tiktoken
 
 
 @pytest.mark.parametrize("name", ["r50k_base", "tiktoken:r50k_base"])
 def test_a_tiktoken_encoding_counts_as_tiktoken(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """With an encoding of bytes and one merge in the place of one that tiktoken downloads."""
+    """With an encoding of bytes and one merge in the place of one that tiktoken
+    downloads."""
     tiny = tiktoken.Encoding(
         "r50k_base",
         pat_str=WORDS,
@@ -137,12 +170,13 @@ def test_a_tiktoken_encoding_that_cannot_be_had_or_does_not_exist_is_missing(
         assert hint in (raised.value.hint or "")
 
 
-# --- the hub --------------------------------------------------------------------------------
+# -- the hub
 
 
 @pytest.fixture
 def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where org/small is in the hub's local cache, laid out as huggingface_hub leaves it."""
+    """Where org/small is in the hub's local cache, laid out as huggingface_hub leaves
+    it."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     model = tmp_path / "models--org--small"
     (model / "refs").mkdir(parents=True)
@@ -158,7 +192,10 @@ def test_a_hub_id_is_found_in_the_local_cache(snapshot: Path, name: str) -> None
     assert lengths(name, ["the other the"]) == [len(tokenizer.encode("the other the"))]
 
 
-NOWHERE = "org/absent org/small@other ./nowhere /no/such/folder ~/nowhere a/b/c lost.json x.model"
+NOWHERE = (
+    "org/absent org/small@other ./nowhere /no/such/folder ~/nowhere a/b/c lost.json "
+    "x.model"
+)
 
 
 @pytest.mark.usefixtures("snapshot")
@@ -196,7 +233,7 @@ def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
     assert downloads == ["org/small"]
 
 
-# --- names ----------------------------------------------------------------------------------
+# -- names
 
 
 @pytest.mark.parametrize(
@@ -224,7 +261,8 @@ def test_what_is_no_tokenizer_is_an_input_error(
 def test_the_file_of_a_folder_that_is_damaged_or_missing_is_named(
     tmp_path: Path,
 ) -> None:
-    """Of a config alone transformers makes a tokenizer that finds 0 tokens in any text."""
+    """Of a config alone transformers makes a tokenizer that finds 0 tokens in any
+    text."""
     alone = ('{"tokenizer_class": "Qwen2Tokenizer"}', f"no vocabulary in {tmp_path}")
     for content, said in (alone, ("{", f"{tmp_path}/tokenizer_config.json: ")):
         (tmp_path / "tokenizer_config.json").write_text(content)
@@ -253,14 +291,15 @@ def test_what_is_in_a_folder_says_what_it_is(tmp_path, present, kind, first) -> 
     }
 
 
-# --- a folder with nothing but a vocabulary ------------------------------------------------------
+# -- a folder with nothing but a vocabulary
 
 SEA = "All the rivers run to the sea, and yet the sea is not full; the sun also rises. "
 
 
 @pytest.fixture(scope="module")
 def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A vocabulary as small as they come: a large one takes a while to be made ready."""
+    """A vocabulary as small as they come: a large one takes a while to be made
+    ready."""
     folder = tmp_path_factory.mktemp("model")
     (folder / "text").write_text(SEA * 9)
     sentencepiece.SentencePieceTrainer.train(

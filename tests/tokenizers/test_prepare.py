@@ -11,7 +11,10 @@ from unittest.mock import Mock
 import pytest
 from tokenizers.processors import BertProcessing, TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers.utils import import_utils, logging
 
+import chunkscope
+from chunkscope import AnalyzeOptions
 from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers import reference
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -35,7 +38,7 @@ def by_auto(folder: Path, texts: list[str]) -> list[int]:
     ]
 
 
-# --- AutoTokenizer's view -------------------------------------------------------------------
+# -- AutoTokenizer's view
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3.1", "bert-minilm"])
@@ -123,7 +126,7 @@ def test_changed_code_or_templates_make_another_tokenizer(tmp_path: Path) -> Non
     assert len(set(digests)) == 4
 
 
-# --- special tokens, truncation, templates --------------------------------------------------
+# -- special tokens, truncation, templates
 
 IDS = [("<s>", 256), ("</s>", 257)]
 
@@ -154,6 +157,54 @@ def test_the_special_tokens_of_a_prompt_are_added(tmp_path, processor, added) ->
     assert ids == [tokenizer.encode(text).ids for text in TEXTS]
 
 
+@pytest.mark.parametrize(
+    ("template", "after"),
+    [
+        pytest.param("<s> $A", 0, id="before"),
+        pytest.param("$A </s>", 1, id="after"),
+        pytest.param("<s> $A </s> </s>", 2, id="on both sides"),
+    ],
+)
+def test_special_tokens_after_a_prompt_are_told_from_those_before_it(
+    tmp_path, template, after
+) -> None:
+    tokenizer = splitting(WORDS)
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.post_processor = TemplateProcessing(template, special_tokens=IDS)
+    tokenizer.save(str(tmp_path / "export.json"))
+    assert Tokenizer(str(tmp_path / "export.json")).facts.special_after == after
+
+
+def test_an_appended_token_is_no_start_that_prompts_share(tmp_path) -> None:
+    """A prompt of 15 tokens and its </s> are a block that a longer prompt has not."""
+    tokenizer = splitting(".")
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.post_processor = TemplateProcessing("$A </s>", special_tokens=IDS)
+    tokenizer.save(str(tmp_path / "export.json"))
+    texts = ["a" * 15 + "b" * 20, "a" * 15, "a" * 15 + "c" * 20, "a" * 16 + "d"]
+    texts.append("a" * 16 + "e" * 3)
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"prompt": text} for text in texts])
+    options = AnalyzeOptions(tokenizer=str(tmp_path / "export.json"), use_cache=False)
+    (dataset,) = chunkscope.analyze(rows, options=options).datasets
+    assert dataset.prefixes is not None
+    assert dataset.prefixes.cached_tokens == 16  # by the last prompt of the one before
+
+
+def test_transformers_is_left_as_it_was(tmp_path) -> None:
+    """Its user may have set how much it says, and what it does on import."""
+    folder = save(splitting(WORDS, "t h"), tmp_path / "t", tokenizer_class=FAST)
+    before = dict(os.environ)
+    logging.set_verbosity_info()
+    scan = import_utils.create_import_structure_from_path
+    try:
+        Tokenizer(str(folder)).count(["the"])
+        assert logging.get_verbosity() == logging.INFO
+    finally:
+        logging.set_verbosity_warning()
+    assert import_utils.create_import_structure_from_path is scan
+    assert dict(os.environ) == before
+
+
 def test_truncation_and_padding_baked_into_a_tokenizer_json_are_ignored(
     tmp_path: Path,
 ) -> None:
@@ -176,7 +227,7 @@ def test_special_tokens_that_are_split_are_split_by_later_runs_too(
     assert [lengths(folder, ["a<s>"]) for _ in range(2)] == [[4], [4]]
 
 
-def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(
+def test_a_template_with_a_date_is_rendered_for_the_day_that_is_asked_for(
     tmp_path: Path,
 ) -> None:
     folder = save(splitting(WORDS), tmp_path, chat_template="{{ strftime_now('%B') }}")
@@ -184,7 +235,6 @@ def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(
     may, september = (Tokenizer(str(folder), chat_date=day) for day in days)
     chat = Conversation([{"role": "user", "content": "hi"}])
     assert [may.chat_text(chat), september.chat_text(chat)] == ["May", "September"]
-    assert may.counting_key != september.counting_key
 
 
 def test_a_processors_template_goes_first_where_there_are_no_tools(

@@ -100,7 +100,6 @@ SENTENCES: dict[str, Template] = {
     "read_cache": "let the requests read the prefix cache (prompt_logprob_start, vLLM 0.31 on)",
     "early_difference": "{dataset}: about {prompts:prompt} are the same except near the start "
     '("{text}", "{other}"); move that part to the end',
-    "better_order": "{dataset}: send prompts with the same start one after the other",
     "few_in_flight": "[harness?{harness}|The client] sends {concurrency:request} at once; send "
     "{enough} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)",
     # arguments
