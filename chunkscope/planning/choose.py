@@ -92,7 +92,7 @@ def whole_prompts(case: Case) -> Settings:
 
 
 def threshold(case: Case, decision: Decision) -> int:
-    """The rule's threshold, or a smaller one that is needed; 0 where it ends nothing."""
+    """The rule's threshold, or a smaller one that is needed; 0 if it ends nothing."""
     needed = case.needed.long_prefill_token_threshold
     tokens = decision.threshold or needed or 0
     if needed:

@@ -234,8 +234,8 @@ def _inspect(plan: Plan) -> str:
     if at_once := plan.requests_in_flight:
         words += ["--max-connections", str(at_once)]
     for name, value in flags.items():
-        # Of a switch without a value every version since 0.3.136 makes a flag; of `true`
-        # only those after 0.3.180.
+        # A switch without a value is a flag in every version since 0.3.136, with `true`
+        # only in those after 0.3.180.
         words += ["-M", f"{name}={'null' if value is True else _text(value)}"]
     return shlex.join(words)
 
@@ -243,8 +243,8 @@ def _inspect(plan: Plan) -> str:
 # -- manifests -------------------------------------------------------------------------
 
 # Beside this file. The entry point is spelled out: that of the image is another one in
-# older versions. `enableServiceLinks` is off: Kubernetes names each Service in variables
-# of every pod, and those that begin with VLLM_ are vLLM's own.
+# older versions. `enableServiceLinks` is off: Kubernetes names each Service in
+# variables of every pod, and those that begin with VLLM_ are vLLM's own.
 TEMPLATES = Path(__file__).parent / "manifests"
 
 

@@ -220,7 +220,7 @@ class Plan(Artefact):
         return next((run for run in self.tried if run.setting == DEFAULT), None)
 
     def requests_of(self, prompt_tokens: float) -> int | None:
-        """How many requests with such a prompt the KV caches hold, if nothing is shared."""
+        """How many requests with such a prompt the KV caches hold, nothing shared."""
         if self.memory is None:
             return None
         settings = self.effective

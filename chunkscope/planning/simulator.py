@@ -52,7 +52,7 @@ class Simulator:
         return self._simulated(one_by_one(self.workload), settings)
 
     def run_at_highest_rate(self, settings: Settings) -> SimulatedRun:
-        """The run at the highest rate that keeps the limits, for one request a second."""
+        """The run at the highest rate that keeps the limits."""
         return highest_rate(
             self.workload,
             settings,
