@@ -200,7 +200,8 @@ ZOO: dict[str, list[object] | bytes] = {
     "choices.csv": b'question;choices;answer\nWhich?;["a", "b"];0\nWho?;["c", "d"];1\n',
     "columns.json": b'{"question": ["One?", "Two?"], "answer": [1, 2]}',
     "documents.jsonl": [
-        {"input": SAME, "instructions": ["Why?", "How so?"], "outputs": ["a", "b"]}
+        {"prompt": f"{SAME}\n\nWhy?"},
+        {"prompt": f"{SAME}\n\nHow so?"},
     ],
     "early.jsonl": [
         {"prompt": f"Request {n * n}. {SAME}Question {n}?"} for n in range(12)

@@ -24,12 +24,13 @@ def analyze(
         default=...,
     ),
     field: list[str] | None = INPUT(
-        "Where the prompt is: question, turns[0], ctxs[].text, tools|json. Repeat to join several; "
+        "Where the prompt is: question, turns[0], ctxs[].text. Repeat to join several; "
         "NAME= for one dataset of several. [default: guessed]",
         *("[NAME=]PATH", "--field", "-f"),
     ),
     template: list[str] | None = INPUT(
-        "Prompt from fields: '{context}\\n\\nQ: {question}'.", "[NAME=]TEXT"
+        "Prompt from fields, in Jinja: '{{context}}\\n\\nQ: {{question}}'.",
+        "[NAME=]TEXT",
     ),
     choices: list[str] | None = INPUT(
         "Choices written after the question, as MMLU's are: a list, or A,B,C,D.",
@@ -68,7 +69,6 @@ def analyze(
     ray: bool = SPEED(
         "Count on a Ray cluster (RAY_ADDRESS, else local).", default=False
     ),
-    no_cache: bool = SPEED("Neither read nor write the cache.", default=False),
     details: bool = opt.DETAILS,
     form: Literal["text", "md", "csv"] | None = OUTPUT(
         "How the result is shown.", "--format"

@@ -7,7 +7,7 @@ are defined in other folders.
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import (
@@ -47,7 +47,6 @@ def analyze(
     *,
     model: Name | None = None,
     ray: bool | str = False,
-    no_cache: bool = False,
     export_trace: Name | None = None,
     export: "TraceExport | None" = None,
     options: "AnalyzeOptions | None" = None,
@@ -65,8 +64,6 @@ def analyze(
     if model is not None:
         given["tokenizer"] = tokenizer_of(model)
     chosen = options or filled(AnalyzeOptions, given, "analyze")
-    if no_cache:
-        chosen = replace(chosen, use_cache=False)
     if ray:
         from chunkscope.lengths.on_ray import analyze_on_ray
 

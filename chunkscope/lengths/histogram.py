@@ -1,12 +1,11 @@
-"""Percentiles of values that were counted; lengths as an exact histogram: small and mergeable."""
+"""Percentiles of values that were counted; lengths as an exact histogram."""
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, pairwise
-from operator import mul
 
 from chunkscope.artefacts.figures import Percentiles
 from chunkscope.artefacts.numbers import number
@@ -21,14 +20,15 @@ class Ranked:
     def __init__(
         self, values: Iterable[float], counts: Iterable[int] | None = None
     ) -> None:
-        self.values = list(values)
-        ordered = sorted(
-            counts or [1] * len(self.values), key=partial(next, iter(self.values))
-        )
-        self.values.sort()  # in the order of the counts, whose keys they were
-        self.up_to = list(accumulate(ordered))  # by value: so many, or less
-        self.count = self.up_to[-1] if ordered else 0
-        self.total: float = sum(map(mul, self.values, ordered))
+        if counts is None:
+            pairs = [(value, 1) for value in sorted(values)]
+        else:
+            pairs = sorted(zip(values, counts, strict=True))
+        self.values = [value for value, _ in pairs]
+        # By value: how many are as large, or less.
+        self.up_to = list(accumulate(count for _, count in pairs))
+        self.count = self.up_to[-1] if pairs else 0
+        self.total: float = sum(value * count for value, count in pairs)
 
     def percentile(self, percent: float) -> float:
         """Linear between ranks, to the last bit as `numpy.percentile` does it.
@@ -40,7 +40,7 @@ class Ranked:
         below, share = int(rank), rank - int(rank)
         low = self.values[bisect_right(self.up_to, below)]
         high = self.values[bisect_right(self.up_to, min(below + 1, self.count - 1))]
-        # numpy interpolates from the nearer end; doing the same keeps the last bit equal.
+        # numpy interpolates from the nearer end; so the last bit is equal.
         return (
             high - (high - low) * (1 - share)
             if share >= 0.5
@@ -114,7 +114,7 @@ class LengthHistogram:
         return self.over(length) / self.count if self.count else None
 
     def doubling(self) -> list[tuple[int, int, int]]:
-        """(from, up to, count) in doubling steps, from the shortest to the longest prompt.
+        """(from, up to, count) in doubling steps, from shortest to longest.
 
         >>> LengthHistogram.of([3, 100, 200]).doubling()
         [(0, 64, 1), (64, 128, 1), (128, 256, 1)]

@@ -32,14 +32,12 @@ from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
-from chunkscope.lengths.scan import DatasetScan, Scan
+from chunkscope.lengths.scan import Scan, failed
 from chunkscope.prefixes.comparison import of_whole
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.sources.base import DataError, Problems, Source, first_line
-from chunkscope.sources.reader import split
 from chunkscope.tokenizers.resolve import TokenizerInfo
 
-PART_BYTES = 256 << 20
 RETRIES = 3  # of a task whose worker or node died
 
 
@@ -69,7 +67,6 @@ def analyze_on_ray(
     *,
     options: AnalyzeOptions,
     listener: Progress | None = None,
-    part_bytes: int = PART_BYTES,
 ) -> Profile:
     """The profile that one process would make, by all workers of a cluster; without an address the
     one that RAY_ADDRESS names or this machine runs, or else a new one on this machine."""
@@ -82,13 +79,9 @@ def analyze_on_ray(
                 f"--ray cannot read {here[0]}: pipes and harness tasks are only on this machine",
                 hint="save it to a file first, or count it without --ray",
             )
-        size = (
-            sys.maxsize if options.sample else part_bytes
-        )  # a sample is drawn from all rows
-        parts = [part for source in sources for part in split(source, size)]
+        parts = list(sources)
         folder = str(Path.cwd())
-        uncached = replace(options, use_cache=False)
-        job = Job(uuid.uuid4().hex, folder, parts, uncached)
+        job = Job(uuid.uuid4().hex, folder, parts, options)
         listener.begin(sum(part.part_bytes or 0 for part in parts))
         counted = _driven(job, address, listener)
     datasets = [
@@ -257,9 +250,7 @@ def _result(ray: Any, task: Any, job: Job, place: int) -> CountedPart:
         ray.exceptions.OutOfMemoryError,
     ) as error:
         died = DataError("worker_died", times=RETRIES + 1, why=first_line(error))
-        return CountedPart(
-            place, DatasetScan(Scan(job.options), job.parts[place]).result(died)
-        )
+        return CountedPart(place, failed(job.parts[place], job.options, died))
     except ray.exceptions.RayTaskError:
         raise  # a bug, not a death
     except (
@@ -298,7 +289,7 @@ def count_part(
             and file.stat().st_size != part.bytes
         ):
             error = DataError("another_size", path=str(file))
-            return CountedPart(place, DatasetScan(scan, part).result(error))
+            return CountedPart(place, failed(part, job.options, error))
         (dataset,) = scan.datasets([part])
     except ChunkscopeError as error:
         return error
@@ -306,6 +297,4 @@ def count_part(
         return MissingError(
             f"a node of the cluster does not have {job.folder}: {error.strerror}"
         )
-    return CountedPart(
-        place, dataset, scan.positions, info_of(scan) if dataset.engine else None
-    )
+    return CountedPart(place, dataset, 0, info_of(scan) if dataset.engine else None)

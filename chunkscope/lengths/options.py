@@ -1,11 +1,10 @@
-"""How analyze was asked: one value is the command line, the cache's key and the profile's record.
+"""How analyze was asked: one value is the command line and the profile's record.
 
 A new option is a field of `AnalyzeOptions`, or of what it says about reading and selecting."""
 
 import datetime
-import json
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,6 @@ from chunkscope.prompts.harness.rendering import RenderOptions
 from chunkscope.prompts.options import PER_DATASET, SelectOptions
 from chunkscope.prompts.prefix_files import PrefixFile, for_one
 from chunkscope.sources.base import ReadOptions, printable
-
-# What cannot change the lengths of a dataset, or is in the cache's key by what it holds: the
-# tokenizer and its template, each dataset's prefix and format.
-NOT_IN_THE_KEY = {
-    "tokenizer", "prefix_files", "chat_template", "chat_date", "input_format", "names", "include",
-    "exclude", "trust_remote_code", "use_cache", "render",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +39,6 @@ class AnalyzeOptions:
     names: tuple[str, ...] = ()
     keep_longest: int = 10
     prefixes: bool = True  # also find what prompts share
-    use_cache: bool = True
 
     def __post_init__(self) -> None:
         """As people write it: names of files, days, and one word for a list of one."""
@@ -117,18 +108,6 @@ class AnalyzeOptions:
             )
         return files[0].content if files else "", select
 
-    def cache_key(self, prefix: str = "", select: SelectOptions | None = None) -> str:
-        """Every option that can change the profile of a dataset with that prefix and prompt."""
-        seed = self.seed if self.sample else 0
-        values = asdict(replace(self, select=select or self.select, seed=seed))
-        flat = values.pop("select") | values.pop("read") | values | {"prefix": prefix}
-        kept = {
-            name: value for name, value in flat.items() if name not in NOT_IN_THE_KEY
-        }
-        return json.dumps(
-            kept, sort_keys=True, default=str
-        )  # not orjson: numbers of any size
-
     def recorded(self) -> "AnalyzeOptions":
         """As a profile keeps them, without those of one run and without texts."""
         return replace(
@@ -144,5 +123,4 @@ class AnalyzeOptions:
             names=tuple(map(printable, self.names)),
             read=replace(self.read, trust_remote_code=False),
             render=replace(self.render, timeout=RenderOptions().timeout),
-            use_cache=True,
         )

@@ -106,7 +106,7 @@ class Profile(Artefact):
     0.05176470588235294
     """
 
-    schema: ClassVar = "chunkscope/profile/5"
+    schema: ClassVar = "chunkscope/profile/6"
     made_by: ClassVar = "chunkscope analyze data/"
 
     tokenizer: TokenizerInfo

@@ -16,7 +16,7 @@ from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prefixes.tree import tree_of_trace
-from chunkscope.prompts.selection import are_blocks
+from chunkscope.prompts.traces import are_blocks
 from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Workload, single
 from chunkscope.vllm.enums import Task
 

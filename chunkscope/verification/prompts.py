@@ -21,7 +21,9 @@ from chunkscope.lengths.scan import draw
 from chunkscope.prefixes.tree import tree_of_prompts
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
-from chunkscope.prompts.options import SelectOptions, selected
+from chunkscope.prompts.options import SelectOptions, choose_prompt
+from chunkscope.prompts.prompt import Content as PromptContent
+from chunkscope.prompts.prompt import read_prompts
 from chunkscope.simulation.workload import Workload, single
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.reader import RecordReader
@@ -185,17 +187,20 @@ def _contents(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
     prefix, paths = options.for_dataset(source.name)
     with RecordReader(source, options.read, problems) as reader:
         head = reader.head()
-        selection = selected(reader, head, paths, {}, prefix=prefix) if head else None
-        if selection is None or selection.kind == "lengths":
+        if not head:
             return
-        columns = sorted(selection.columns) if selection.columns is not None else None
+        prompt_reader = choose_prompt(reader, head, paths, prefix=prefix)
+        if prompt_reader.kind == "lengths":
+            return
+        needed = prompt_reader.columns
+        columns = None if needed is None else sorted(needed)
         for chunk in reader.chunks(columns):
-            prompts = selection.extract(chunk, problems)
-            positions, contents = [], []
-            for position, content in zip(prompts.positions, prompts.items, strict=True):
-                if not isinstance(getattr(content, "prompt", ""), int):
-                    positions.append(position)
-                    contents.append(content)
+            positions: list[int] = []
+            contents: list[PromptContent | SentRequest] = []
+            for prompt in read_prompts(prompt_reader, chunk, problems):
+                if not isinstance(prompt.content, int):
+                    positions.append(prompt.position)
+                    contents.append(prompt.request or prompt.content)
             yield Chunk(positions, contents)
 
 

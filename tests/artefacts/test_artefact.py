@@ -134,7 +134,7 @@ def test_making_it_again_changes_no_identity_and_disowns_no_measurement(
     )
     assert (gate("--init").code, gate().code) == (0, 0)
     assert "verification = true" in (tmp_path / "chunkscope.toml").read_text()
-    assert command(tmp_path, "analyze", "./a.jsonl", "--no-cache").code == 0
+    assert command(tmp_path, "analyze", "./a.jsonl").code == 0
     assert (Profile.load(file).digest(), gate().code) == (profile.digest(), 0)
     assert recommend().code == 0
     assert (Plan.load(plan_file).digest(), gate().code) == (plan.digest(), 0)

@@ -196,8 +196,8 @@ def test_a_path_may_be_for_one_dataset_of_several_by_its_name_or_a_pattern(
         {"quiz": "a", "texts": "question"},
     ]
     assert analyze(place, "d", "--choices", "nobody=a").code == 2
-    assert analyze(place, "d", "--template", "Q = {question}").code == 0
-    words = ("--output-field", "quiz=a", "--template", "quiz=Q={question}")
+    assert analyze(place, "d", "--template", "Q = {{ question }}").code == 0
+    words = ("--output-field", "quiz=a", "--template", "quiz=Q={{ question }}")
     assert analyze(place, "d", *words, "--field", "te*=question").code == 0
     quiz, texts = profile(place).datasets
     assert (quiz.field, quiz.output_field, quiz.chars) == (

@@ -102,7 +102,6 @@ def test_flags_are_written_as_they_are_typed(tmp_path) -> None:
 INSIDE = {
     "fields",
     "prefix_files",
-    "use_cache",
     "command",
     *NAMES,
 }  # not written by people

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.options import SelectOptions, select
+from chunkscope.prompts.options import SelectOptions, choose_field
+from chunkscope.prompts.prompt import read_prompts
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
@@ -38,15 +39,16 @@ def survives(path):
             with RecordReader(source, chosen, problems) as reader:
                 head, selection = reader.head(), None
                 with suppress(ChunkscopeError):
-                    selection = select(head, SelectOptions())
+                    selection = choose_field(head, SelectOptions())
                 for (
                     chunk
                 ) in reader.chunks():  # to the end, also where no prompt was found
                     assert len(chunk.positions) == len(chunk.records)
-                    prompts = (
-                        selection.extract(chunk, problems).items if selection else []
-                    )
-                    for item in prompts:
+                    prompts = []
+                    if selection:
+                        prompts = read_prompts(selection, chunk, problems)
+                    for prompt in prompts:
+                        item = prompt.content
                         shown = asdict(item) if isinstance(item, Conversation) else item
                         json.dumps(shown, ensure_ascii=False, default=str).encode(
                             "utf-8"

@@ -24,13 +24,11 @@ from chunkscope.lengths.on_ray import (
     run_tasks,
 )
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.lengths.scan import Scan
-from chunkscope.sources.reader import split
 from tests.commands.helpers import analyze_apart, command, environment
 from tests.large_input import write_large_input
 from tests.processes import PATIENCE_S
 
-OPTIONS = AnalyzeOptions(use_cache=False)
+OPTIONS = AnalyzeOptions()
 PART = 1 << 18
 
 
@@ -48,21 +46,14 @@ def counts(dataset: DatasetProfile) -> DatasetProfile:
 # -- without Ray -----------------------------------------------------------------------------------
 
 
-def test_parts_add_up_to_the_whole(place: Path) -> None:
-    whole = analyze(place / "evals", options=OPTIONS)
-    with discovered(place / "evals", OPTIONS, Progress()) as sources:
-        scan = Scan(OPTIONS)
-        for source, dataset in zip(sources, whole.datasets, strict=True):
-            parts = split(source, PART)
-            counted = [
-                CountedPart(n, scan.datasets([part])[0], scan.positions)
-                for n, part in enumerate(parts)
-            ]
-            again = joined(counted, OPTIONS)
-            assert counts(again) == counts(dataset)
-            if again.prefixes is not None and len(parts) > 1:
-                assert again.prefixes.is_partial
-                assert again.prefixes.out_of_tokens == again.lengths.total
+def test_tasks_count_what_one_process_counts(place: Path, monkeypatch) -> None:
+    monkeypatch.chdir(place)
+    whole = analyze("evals", options=OPTIONS)
+    with discovered("evals", OPTIONS, Progress()) as sources:
+        job = Job(str(place), str(place), list(sources), OPTIONS)
+        parts = run_tasks(Inline(), job, lambda _: None)
+    datasets = [joined([part], OPTIONS) for part in parts]
+    assert list(map(counts, datasets)) == list(map(counts, whole.datasets))
 
 
 class Inline:
@@ -109,8 +100,7 @@ def job_of(place: Path, files: int) -> Job:
             "prompt\n" + "hello there\n" * (number + 1)
         )
     with discovered(place, OPTIONS, Progress()) as sources:
-        parts = [part for source in sources for part in split(source, PART)]
-    return Job(str(place), str(place), parts, OPTIONS)
+        return Job(str(place), str(place), list(sources), OPTIONS)
 
 
 def test_where_an_engine_differs_everything_is_counted_by_the_reference(
@@ -226,7 +216,6 @@ class TestRealCluster:
             cluster.address,
             options=OPTIONS,
             listener=listener,
-            part_bytes=PART,
         )
         alone = analyze("evals", options=OPTIONS)
         assert list(map(counts, there.datasets)) == list(map(counts, alone.datasets))
@@ -236,7 +225,7 @@ class TestRealCluster:
         ]
 
     def test_a_dead_worker_says_nothing_on_stdout(self, big, tmp_path, cluster) -> None:
-        words = command(big, "--ray", "--json", "--skip-bad-rows", "--no-cache")
+        words = command(big, "--ray", "--json", "--skip-bad-rows")
         # It once ended with a segmentation fault: the next time we see where.
         env = environment(RAY_ADDRESS=cluster.address, PYTHONFAULTHANDLER="1")
         with subprocess.Popen(words, cwd=tmp_path, stdout=-1, env=env) as run:
@@ -251,7 +240,7 @@ class TestRealCluster:
         self, big, tmp_path, cluster
     ) -> None:
         """The last test of this cluster."""
-        words = command(big, "--ray", "--no-cache")
+        words = command(big, "--ray")
         env = environment(RAY_ADDRESS=cluster.address)
         with subprocess.Popen(
             words, cwd=tmp_path, stdout=-1, stderr=-1, env=env

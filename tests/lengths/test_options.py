@@ -1,4 +1,4 @@
-"""How analyze was asked: one value is the cache's key and the profile's record."""
+"""How analyze was asked: one value is the command line and the profile's record."""
 
 import datetime
 from dataclasses import fields, is_dataclass, replace
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from chunkscope import AnalyzeOptions, Profile, analyze
-from chunkscope.lengths.options import NOT_IN_THE_KEY
 from chunkscope.sources.base import ReadOptions
 from tests.commands.helpers import write_jsonl
 
@@ -29,7 +28,7 @@ OTHER: dict[str, Any] = {
     "chat_date": datetime.date(2026, 1, 31),
     "fewshot_as_multiturn": True,
 }
-NOT_RECORDED = {"chat_template", "trust_remote_code", "timeout", "use_cache"}
+NOT_RECORDED = {"chat_template", "trust_remote_code", "timeout"}
 
 
 def changed(options: Any, name: str, value: Any) -> Any:
@@ -52,15 +51,11 @@ def names(options: Any = AnalyzeOptions()) -> list[str]:  # noqa: B008
 
 
 @pytest.mark.parametrize("name", sorted(set(names()) - {"prefix_files"}))
-def test_every_option_is_in_the_key_and_in_the_record_or_it_is_listed(
-    name: str,
-) -> None:
+def test_every_option_is_in_the_record_or_it_is_listed(name: str) -> None:
     default = AnalyzeOptions(sample=7) if name == "seed" else AnalyzeOptions()
     flags = {field: not getattr(default, field, False) for field in names()}
     given = changed(default, name, OTHER.get(name, flags[name]))
     assert given != default
-    keyed = name not in {*NOT_IN_THE_KEY, *names(default.render)}
-    assert (given.cache_key() != default.cache_key()) is keyed
     assert (given.recorded() != default.recorded()) is (name not in NOT_RECORDED)
 
 

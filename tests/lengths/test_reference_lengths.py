@@ -119,7 +119,7 @@ TOGETHER = (
 
 def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
     paths = [str(DATA / REFERENCE["text"][name]["path"]) for name in TOGETHER]
-    how = options(tokenizer, "prompt", use_cache=False, names=TOGETHER, **others)
+    how = options(tokenizer, "prompt", names=TOGETHER, **others)
     profile = chunkscope.analyze(paths, options=how)
     for dataset in profile.datasets:
         assert_equal(

@@ -1,7 +1,9 @@
 """A scan of several datasets: how far it is, and what went wrong in one of them."""
 
 import datetime
+import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import Mock
 from zipfile import ZipFile
@@ -12,21 +14,15 @@ import chunkscope
 from chunkscope.console import Progress
 from chunkscope.lengths import scan
 from chunkscope.lengths.analyze import analyze as run
+from chunkscope.lengths.pools import bounded_map, threads
 from chunkscope.lengths.scan import draw
 from chunkscope.sources.base import Chunk
 from tests.commands.helpers import prompts, write_jsonl
 
 
-@pytest.mark.parametrize(
-    "seen_before", [False, True], ids=["counted", "from the cache"]
-)
-def test_progress_ends_at_what_was_counted_and_never_goes_back(
-    tmp_path, seen_before
-) -> None:
+def test_progress_ends_at_what_was_counted_and_never_goes_back(tmp_path) -> None:
     for name, rows in (("a", 300), ("b", 20), ("c", 1)):
-        write_jsonl(tmp_path / f"{name}.jsonl", prompts(rows, field=f"q{seen_before}"))
-    if seen_before:
-        run(tmp_path)
+        write_jsonl(tmp_path / f"{name}.jsonl", prompts(rows))
     progress = Mock(Progress)
     profile = run(tmp_path, listener=progress)
     told = [call.kwargs for call in progress.at.call_args_list]
@@ -87,7 +83,7 @@ def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:
     data = write_jsonl(
         tmp_path / "a.jsonl", [{"prompt": "so " * n} for n in range(1, 201)]
     )
-    options = chunkscope.AnalyzeOptions(sample=20, seed=3, use_cache=False)
+    options = chunkscope.AnalyzeOptions(sample=20, seed=3)
     (dataset,) = run(data, options=options).datasets
     assert dataset.sample is not None
     assert (dataset.rows, dataset.sample.out_of, dataset.sample.seed) == (20, 200, 3)
@@ -103,3 +99,56 @@ def test_every_row_is_as_likely_to_be_in_a_sample() -> None:
     )
     assert sum(seen.values()) == 400 * 20
     assert all(20 < seen[row] < 65 for row in range(200))
+
+
+def test_a_file_that_is_deleted_while_it_is_read_is_a_failed_dataset(
+    tmp_path: Path,
+) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts(3))
+    gone = write_jsonl(tmp_path / "b.jsonl", [{"prompt": "a b"}] * 9)
+    progress = Mock(Progress)
+    progress.begin.side_effect = lambda _: gone.unlink()
+    profile = run(tmp_path, listener=progress)
+    first, second = profile.datasets
+    assert first.failure is None
+    assert second.failure is not None
+    assert second.failure.code == "cannot_read"
+
+
+def test_batches_come_back_in_order_however_long_they_take() -> None:
+    with threads(4, "test") as pool:
+        batches = [Sleep(size) for size in (3, 1, 2, 0, 1)]
+        assert list(bounded_map(pool, Sleep.done, batches, 4)) == [3, 1, 2, 0, 1]
+
+
+def test_no_more_batches_are_under_way_than_were_asked_for() -> None:
+    taken: list[int] = []
+
+    def batches():
+        for size in range(1, 6):
+            taken.append(size)
+            yield Sleep(size)
+
+    with threads(1, "test") as pool:
+        first = next(bounded_map(pool, Sleep.done, batches(), 1))
+    assert (first, taken) == (1, [1, 2])
+
+
+@dataclass
+class Sleep:
+    """A batch that takes as many milliseconds as it has bytes."""
+
+    size: int
+
+    def done(self) -> int:
+        time.sleep(self.size / 50)
+        return self.size
+
+
+def test_many_small_files_are_counted_as_one_by_one(tmp_path: Path) -> None:
+    for number in range(40):
+        write_jsonl(tmp_path / f"{number:02}.jsonl", prompts(number + 1))
+    profile = run(tmp_path)
+    assert [dataset.rows for dataset in profile.datasets] == list(range(1, 41))
+    (last,) = run(tmp_path / "39.jsonl").datasets
+    assert profile.datasets[-1].lengths == last.lengths

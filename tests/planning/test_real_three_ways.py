@@ -108,7 +108,7 @@ def place(tmp_path_factory, shared, harness_python) -> Path:
 ROWS = {
     "gsm8k_8": [
         "--template",
-        "Question: {question}\nAnswer:",
+        "Question: {{ question }}\nAnswer:",
         "--prefix-file",
         "gsm8k_8.txt",
     ],

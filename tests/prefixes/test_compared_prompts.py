@@ -3,7 +3,6 @@ counts."""
 
 import random
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -12,14 +11,15 @@ import pytest
 
 import chunkscope
 from chunkscope.artefacts.note import note
-from chunkscope.lengths.count import PromptCounter, in_order
+from chunkscope.lengths.render import Batch, Renderer
+from chunkscope.lengths.tally import Tally
 from chunkscope.prefixes import comparison
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
-from chunkscope.prompts.selection import Prompts
-from chunkscope.sources.base import Problems
+from chunkscope.prompts.prompt import Prompt
+from chunkscope.sources.base import Problems, Source
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.commands.helpers import chunkscope as command
 from tests.commands.helpers import write_jsonl
@@ -55,7 +55,7 @@ def few_shot_texts(count: int = 400) -> list[str]:
 
 
 def options(**changes: object) -> chunkscope.AnalyzeOptions:
-    return replace(chunkscope.AnalyzeOptions(use_cache=False), **changes)
+    return replace(chunkscope.AnalyzeOptions(), **changes)
 
 
 def measured(
@@ -105,7 +105,7 @@ def test_chats(name, tmp_path, request):
     )
 
 
-def test_a_profile_keeps_it_and_so_does_the_cache(tmp_path):
+def test_a_profile_keeps_it_and_another_run_gives_the_same(tmp_path):
     data = write_jsonl(
         tmp_path / "a.jsonl", [{"prompt": text} for text in few_shot_texts(20)]
     )
@@ -137,7 +137,7 @@ def test_every_command_gives_one_figure_and_says_how_many_prompts_it_is_of(
     write_jsonl(tmp_path / "b.jsonl", rows)
     model = ("--model", "llama-3.1-8b", "--gpu", "h100")
     for words in (
-        ("analyze", "a.jsonl", "b.jsonl", "--no-cache"),
+        ("analyze", "a.jsonl", "b.jsonl"),
         ("prefixes",),
         ("recommend", *model, "--details"),
         ("report", "--format", "md"),
@@ -187,13 +187,16 @@ def test_how_often_a_context_is_read():
     ]
     tokenizer = Tokenizer()
     tally = counted(tokenizer, requests)
-    scoring = tally.scoring
+    scoring = tally.scores.scoring(tokenizer)
     assert scoring is not None
     assert (scoring.requests, scoring.contexts, scoring.reads) == (36, 9, 4.0)
     assert scoring.single_token
     longer = [replace(requests[0], continuation=" a whole sentence"), *requests]
-    assert not counted(tokenizer, longer).scoring.single_token
-    assert counted(tokenizer, [SentRequest(prompt="Why?")]).scoring is None
+    sentences = counted(tokenizer, longer).scores.scoring(tokenizer)
+    assert sentences is not None
+    assert not sentences.single_token
+    generated = counted(tokenizer, [SentRequest(prompt="Why?")])
+    assert generated.scores.scoring(tokenizer) is None
 
 
 def test_a_first_token_that_comes_twice_is_said(tmp_path, shared):
@@ -222,13 +225,13 @@ def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
     assert tally.comparison is None
 
 
-def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> PromptCounter:
-    counter = PromptCounter(tokenizer, options())
-    prompts = Prompts([*range(1, len(requests) + 1)], requests, None)
-    counter.comparison = comparison.TextComparison()
-    with ThreadPoolExecutor(2) as pool:
-        batches = [(None, counter.batch("requests", Problems(), prompts))]
-        counter.add(
-            next(batch for _, batch in in_order(pool, tokenizer, batches, 1) if batch)
-        )
-    return counter
+def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> Tally:
+    renderer = Renderer(tokenizer, options())
+    tally = Tally(Source(path="log.jsonl"), options(), renderer)
+    tally.comparison = comparison.TextComparison()
+    prompts = []
+    for position, request in enumerate(requests, start=1):
+        prompts.append(Prompt(position, request.prompt, request.output, request))
+    batch = Batch(renderer.render(prompts, Problems()))
+    tally.add(renderer.count(batch))
+    return tally

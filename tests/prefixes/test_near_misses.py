@@ -169,9 +169,7 @@ def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path, as_chat):
     data = write_jsonl(
         tmp_path / "a.jsonl", chats if as_chat else [{"p": text} for text in texts]
     )
-    (dataset,) = chunkscope.analyze(
-        data, options=AnalyzeOptions(use_cache=False)
-    ).datasets
+    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions()).datasets
     assert dataset.prefixes is not None
     (near,) = dataset.prefixes.near_misses
     assert "It is " in near.text
@@ -184,7 +182,7 @@ def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path, as_chat):
     ["gsm8k", "humaneval", "ifeval", "mt_bench", "mbpp", "arena_hard", "qmsum", "bbh"],
 )
 def test_real_sets_raise_no_alarm(shared: Path, place):
-    options = AnalyzeOptions(use_cache=False, sample=400)
+    options = AnalyzeOptions(sample=400)
     for dataset in chunkscope.analyze(
         shared / "data" / place, options=options
     ).datasets:
@@ -193,9 +191,7 @@ def test_real_sets_raise_no_alarm(shared: Path, place):
 
 def test_a_real_set_of_the_same_conversations_in_another_order(shared: Path):
     data = shared / "data" / "longchat" / "topics" / "10_topics.jsonl"
-    (dataset,) = chunkscope.analyze(
-        data, options=AnalyzeOptions(use_cache=False)
-    ).datasets
+    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions()).datasets
     assert dataset.prefixes is not None
     (near,) = dataset.prefixes.near_misses
     assert near.text[: near.same_before] == near.other_text[: near.same_before] != ""

@@ -64,7 +64,7 @@ SETS = [few_shot, repeated, growing, different]
 def analyzed(folder: Path, texts: list[str]) -> DatasetProfile:
     rows = [{"prompt": text} for text in texts]
     data = write_jsonl(folder / "data.jsonl", rows)
-    options = AnalyzeOptions(use_cache=False)
+    options = AnalyzeOptions()
     (dataset,) = chunkscope.analyze(data, options=options).datasets
     return dataset
 

@@ -1,6 +1,4 @@
-"""What the tests of prompts share: records turned into prompts, logs read to their
-end.
-"""
+"""What the tests of prompts share: records -> prompts, logs read to their end."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.prompts.harness.log import HarnessLog, LogSummary, SentRequest
-from chunkscope.prompts.options import SelectOptions, select, selected
-from chunkscope.prompts.selection import Prompts, Selection
+from chunkscope.prompts.options import SelectOptions, choose_field, choose_prompt
+from chunkscope.prompts.prompt import LogReader, Prompt, PromptReader, read_prompts
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
@@ -18,25 +16,24 @@ from chunkscope.sources.reader import RecordReader
 CHAT = [{"role": "user", "content": "hi"}]
 
 
-def choose(*head: Any, prefix: str = "", **options: Any) -> Selection:
-    return select(list(head), SelectOptions(**options), prefix=prefix)
+def choose(*head: Any, prefix: str = "", **options: Any) -> PromptReader:
+    return choose_field(list(head), SelectOptions(**options), prefix=prefix)
 
 
-def extract(selection: Selection, *records: Any) -> tuple[Prompts, list[int]]:
+def extract(reader: PromptReader, *records: Any) -> tuple[list[Prompt], list[int]]:
     """The prompts, and the positions of bad rows."""
     problems = Problems()
-    prompts = selection.extract(
-        Chunk(range(1, len(records) + 1), list(records)), problems
-    )
+    chunk = Chunk(range(1, len(records) + 1), list(records))
+    prompts = read_prompts(reader, chunk, problems)
     assert problems.count == len(problems.rows)
     assert all(sentence(row.reason) for row in problems.rows)
     return prompts, [row.position for row in problems.rows]
 
 
-def items(selection: Selection, *records: Any) -> list[Any]:
-    prompts, bad = extract(selection, *records)
+def items(reader: PromptReader, *records: Any) -> list[Any]:
+    prompts, bad = extract(reader, *records)
     assert not bad
-    return prompts.items
+    return [prompt.content for prompt in prompts]
 
 
 def codes(notes: Any) -> list[str]:
@@ -45,9 +42,7 @@ def codes(notes: Any) -> list[str]:
 
 @dataclass
 class ReadLog:
-    """A harness's log, read to its end; `bad` are the positions of rows that could not
-    be used.
-    """
+    """A harness's log, read to its end; `bad` are positions of unusable rows."""
 
     log: HarnessLog
     requests: list[SentRequest] = field(default_factory=list)
@@ -60,26 +55,26 @@ class ReadLog:
         return self.log.summary(dict(kinds), {})
 
 
-def read_log(source: Path | Source, **options: Any) -> ReadLog:
-    counts_texts = options.pop("counts_texts", False)
+def read_log(
+    source: Path | Source, *, counts_texts: bool = False, **options: Any
+) -> ReadLog:
     if isinstance(source, Path):
         (source,) = discover([str(source)], options=ReadOptions())[0]
     problems = Problems()
-    with RecordReader(source, ReadOptions(), problems) as reader:
-        selection = selected(
-            reader,
-            reader.head(),
+    with RecordReader(source, ReadOptions(), problems) as records:
+        reader = choose_prompt(
+            records,
+            records.head(),
             SelectOptions(**options),
-            {},
             counts_texts=counts_texts,
         )
-        assert selection.log, selection.label
-        result = ReadLog(selection.log)
-        columns = None if selection.columns is None else sorted(selection.columns)
-        for chunk in reader.chunks(columns):
-            prompts = selection.extract(chunk, problems)
-            result.requests += prompts.items
-            result.positions += prompts.positions
+        assert isinstance(reader, LogReader), reader.label
+        result = ReadLog(reader.log)
+        for chunk in records.chunks():
+            for prompt in read_prompts(reader, chunk, problems):
+                assert prompt.request is not None
+                result.requests.append(prompt.request)
+                result.positions.append(prompt.position)
     assert all(sentence(row.reason) for row in problems.rows)
     result.bad = [row.position for row in problems.rows]
     return result
@@ -87,16 +82,15 @@ def read_log(source: Path | Source, **options: Any) -> ReadLog:
 
 def lm_eval_sample(doc_id: int, *arguments: list[Any], **more: Any) -> dict[str, Any]:
     """A row of lm-eval's samples, with the arguments of each request."""
-    groups = {
-        f"gen_args_{i}": {f"arg_{j}": value for j, value in enumerate(given)}
-        for i, given in enumerate(arguments)
-    }
+    groups = {}
+    for number, values in enumerate(arguments):
+        named = {f"arg_{place}": value for place, value in enumerate(values)}
+        groups[f"gen_args_{number}"] = named
     answers = [[["-1.0", "False"]] for _ in arguments]
     return {"doc_id": doc_id, "doc": {}, "arguments": groups, "resps": answers, **more}
 
 
 def lengths(dataset: dict[str, Any]) -> dict[int, int]:
     """How many prompts of a dataset in a profile's JSON have how many tokens."""
-    return {
-        int(tokens): count for tokens, count in dataset["lengths"]["counts"].items()
-    }
+    counts = dataset["lengths"]["counts"]
+    return {int(tokens): count for tokens, count in counts.items()}

@@ -44,7 +44,7 @@ def test_it_goes_with_a_prefix_a_template_and_several_fields() -> None:
     record = {"context": "C.", "question": "Q?", "options": ["x", "y"]}
     lines = "\nA. x\nB. y\nAnswer:"
     ask = {"prefix": "Shots.\n\n", "choices": ("options",)}
-    template = choose(record, template="Question: {question}", **ask)
+    template = choose(record, template="Question: {{ question }}", **ask)
     assert items(template, record) == [f"Shots.\n\nQuestion: Q?{lines}"]
     fields = choose(record, fields=("context", "question"), **ask)
     assert items(fields, record) == [f"Shots.\n\nC.\n\nQ?{lines}"]
@@ -70,7 +70,7 @@ def test_a_row_without_choices_is_a_bad_row(value: Any) -> None:
     good = {"question": "Q", "choices": ["x", "y"]}
     selection = choose(good, choices=("choices",))
     prompts, bad = extract(selection, good, {"question": "Q", "choices": value}, good)
-    assert (prompts.positions, bad) == ([1, 3], [2])
+    assert ([prompt.position for prompt in prompts], bad) == ([1, 3], [2])
 
 
 def test_chats_and_lengths_have_no_use_for_them() -> None:
@@ -84,17 +84,15 @@ def test_chats_and_lengths_have_no_use_for_them() -> None:
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"answer_options": ["x", "y" * 99]}, "answer_options"),
-        ({"Options": {"A": "x", "B": "y"}}, "Options"),
-        ({"opa": "x", "opb": "y", "opc": "z", "cop": 1}, "opa,opb,opc"),
-        ({"Option 1": "x", "Option 2": "y", "option 3": None}, "Option 1,Option 2"),
-        ({"answers": ["x", "y"], "label": 1}, "answers"),  # ReClor's
-        ({f"holding_{n}": "x" for n in range(3)}, "holding_0,holding_1,holding_2"),
-        ({f"mc_answer{n}": "x" for n in range(3)}, "mc_answer0,mc_answer1,mc_answer2"),
-        ({f"answer{n}": "x" for n in "ABC"} | {"label": 1}, "answerA,answerB,answerC"),
+        pytest.param({"choices": ["x", "y" * 99]}, "choices", id="list"),
+        pytest.param({"Options": {"A": "x", "B": "y"}}, "Options", id="object"),
+        pytest.param({"answer_choices": ["x", "y"]}, "answer_choices", id="answer choices"),
+        pytest.param({"endings": ["x", "y"]}, "endings", id="endings"),
+        pytest.param({"A": "x", "B": "y", "C": "z"}, "A,B,C", id="letters"),
+        pytest.param({f"choice_{n}": "x" for n in "abc"}, "choice_a,choice_b,choice_c",
+                     id="named letters"),
     ],
-    ids=str,
-)
+)  # fmt: skip
 def test_multiple_choice_without_its_choices_is_noted(
     fields: dict[str, Any], named: str
 ) -> None:
@@ -120,7 +118,7 @@ def test_multiple_choice_without_its_choices_is_noted(
         ),  # AGIEval's
         ({"A": "x", "B": "y"}, {}),
         ({"a": "x", "b": "y", "c": "z"}, {}),
-        ({"choices": ["x", "y"]}, {"template": "{question} {choices}"}),
+        ({"choices": ["x", "y"]}, {"template": "{{ question }} {{ choices }}"}),
         ({"choices": ["x", "y"]}, {"fields": ("question", "choices")}),
     ],
     ids=str,
@@ -131,14 +129,12 @@ def test_nothing_is_noted_of_other_data(
     assert not choose({"question": "Which one of them?"} | record, **options).uncounted
 
 
-def test_without_a_header_choices_are_between_question_and_letter(shared: Path) -> None:
+def test_of_a_table_without_a_header_choices_are_named(shared: Path) -> None:
     file = shared / "data" / "mmlu" / "headerless_professional_law.csv"
     rows = read(file).records
-    (note,) = choose(*rows[:100]).uncounted
-    assert note.values == {"fields": "column1,column2,column3,column4"}
-    selection = choose(*rows[:100], choices=(str(note.values["fields"]),))
-    assert (selection.label, selection.uncounted) == ("column0 + choices", ())
-    assert items(selection, *rows)[0].endswith("\nAnswer:")
+    reader = choose(*rows[:100], choices=("column1,column2,column3,column4",))
+    assert (reader.label, reader.uncounted) == ("column0 + choices", ())
+    assert items(reader, *rows)[0].endswith("\nAnswer:")
 
 
 # What lm-eval's own MMLU task makes of rows, through its own template.

@@ -1,5 +1,6 @@
 """The prompt is what the options name, and rows that do not fit are bad rows."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.prompts.chat import string_content
-from chunkscope.prompts.paths import FieldPath, parse_path, parse_template
-from chunkscope.prompts.selection import Prompts, trace_columns, trace_length
+from chunkscope.prompts.paths import FieldPath, parse_path
+from chunkscope.prompts.prompt import Prompt
+from chunkscope.prompts.template import Template
+from chunkscope.prompts.traces import find_trace, trace_length
 from tests.prompts.helpers import CHAT, choose, extract, items
 
 NESTED = {
@@ -17,32 +20,31 @@ NESTED = {
     "context": "c",
     "turns": ["one", "two"],
     "ctxs": [{"text": "x"}, {"text": "y"}],
-    "meta": {"source": "s", "odd key": "o"},
+    "meta": {"source": "s", "odd.key": "o"},
     "a.b": "dots",
     "odd [key]": "odd",
-    "key:with!marks": "marks",
     "score": 3,
     "messages": CHAT,
 }
 
 
 @pytest.mark.parametrize(
-    ("fields", "label", "text"),
+    ("fields", "text"),
     [
-        (["context", "question"], "context + question", "c\n\nq?"),
-        (["turns[-1]"], "turns[-1]", "two"),
-        (["turns"], "turns", "one\n\ntwo"),
-        (["ctxs[].text"], "ctxs[].text", "x\n\ny"),
-        (['meta["odd key"]'], "meta.odd key", "o"),
-        (["a.b"], '["a.b"]', "dots"),
-        (["odd [key]"], '["odd [key]"]', "odd"),
-        (["meta|json"], "meta", '{"source": "s", "odd key": "o"}'),
+        pytest.param(["context", "question"], "c\n\nq?", id="two fields"),
+        pytest.param(["turns[-1]"], "two", id="last of a list"),
+        pytest.param(["turns"], "one\n\ntwo", id="whole list"),
+        pytest.param(["ctxs[].text"], "x\n\ny", id="in each element"),
+        pytest.param(["meta.source"], "s", id="in an object"),
+        pytest.param(["a.b"], "dots", id="key with a dot"),
+        pytest.param(["meta.odd.key"], "o", id="inner key with a dot"),
+        pytest.param(["odd [key]"], "odd", id="key with brackets"),
     ],
 )
-def test_fields_are_taken_as_named(fields: list[str], label: str, text: str) -> None:
-    selection = choose(NESTED, fields=tuple(fields))
-    assert selection.label == label
-    assert items(selection, NESTED) == [text]
+def test_fields_are_taken_as_named(fields: list[str], text: str) -> None:
+    reader = choose(NESTED, fields=tuple(fields))
+    assert reader.label == " + ".join(fields)
+    assert items(reader, NESTED) == [text]
 
 
 @pytest.mark.parametrize(
@@ -65,66 +67,56 @@ def test_a_path_that_leads_nowhere_is_named(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "rest"),
-    [
-        *(
-            ("a..b", "..b"),
-            ("a.", "."),
-            (".a", ".a"),
-            ("turns[x]", "[x]"),
-            ("turns[0", "[0"),
-        ),
-        *(("turns]", "]"), ("turns[0]text", "text"), ('a["open]', '["open]'), ("", "")),
-    ],
+    "path",
+    ["a..b", "a.", ".a", "turns[x]", "turns[0", "turns]", "turns[0]text", "a.[0]", ""],
 )
-def test_a_path_that_cannot_be_read_shows_the_place(path: str, rest: str) -> None:
+def test_a_path_that_cannot_be_read_is_a_usage_error(path: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_path(path)
     assert repr(path) in caught.value.message
-    assert repr(rest) in caught.value.message
 
 
-@given(st.text(), st.text())
-def test_any_key_can_be_written_as_a_path(first: str, second: str) -> None:
-    path = FieldPath((first, second))
+@given(st.lists(st.text(alphabet="abc é_-9", min_size=1), min_size=1, max_size=4))
+def test_a_path_of_plain_keys_is_read_as_it_is_written(keys: list[str]) -> None:
+    path = FieldPath(tuple(keys))
     assert parse_path(path.text) == path
 
 
-@given(st.text())
-def test_reading_a_path_or_template_fails_only_as_a_usage_error(text: str) -> None:
-    for read in (parse_path, parse_template):
-        try:
-            read(text)
-        except UsageError:
-            continue
+@pytest.mark.parametrize("read", [parse_path, Template])
+@given(text=st.text())
+def test_reading_a_path_or_template_fails_only_as_a_usage_error(read, text) -> None:
+    with suppress(UsageError):
+        read(text)
 
 
 def test_columns_are_the_top_level_fields_that_are_read() -> None:
-    assert choose(NESTED, fields=("ctxs[].text", "question")).columns == {
-        "ctxs",
-        "question",
-    }
-    assert choose(NESTED, template="{a.b}", output_field="meta.source").columns == {
-        "a.b",
-        "meta",
-    }
+    fields = choose(NESTED, fields=("ctxs[].text", "question"))
+    assert fields.columns == {"ctxs", "question"}
+    template = choose(NESTED, template="{{ context }}", output_field="meta.source")
+    assert template.columns == {"context", "meta"}
     chat_columns = choose(NESTED, fields=("messages",)).columns or set()
     assert {"messages", "tools", "system", "chat_template_kwargs"} <= chat_columns
     assert choose("text").columns is None
+    assert choose(NESTED, template="{{ row['a.b'] }}").columns is None
 
 
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ({"fields": ("Qestion",)}, "--field question?"),
-        ({"output_field": "ctxs[].txt"}, "--output-field 'ctxs[].text'?"),
-        (
+        pytest.param({"fields": ("Qestion",)}, "--field question?", id="field"),
+        pytest.param(
+            {"output_field": "ctxs[].txt"}, "--output-field 'ctxs[].text'?", id="output"
+        ),
+        pytest.param(
             {"output_field": "nowhere"},
             "--output-field NAME=... is for one dataset of several",
+            id="nothing near",
         ),
-        ({"choices": ("turnz",)}, "--choices turns?"),
-        ({"each": ("turnz",)}, "--each turns?"),
-        ({"template": "{contxt}"}, "--template '{context}'?"),
+        pytest.param({"choices": ("turnz",)}, "--choices turns?", id="choices"),
+        pytest.param({"each": ("turnz",)}, "--each turns?", id="each"),
+        pytest.param(
+            {"template": "{{ contxt }}"}, "--template '{{ context }}'?", id="template"
+        ),
     ],
 )
 def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(
@@ -139,31 +131,67 @@ def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(
 @pytest.mark.parametrize(
     ("template", "text"),
     [
-        (r"{meta.source}\n\nQ: {question}\t!", "s\n\nQ: q?\t!"),
-        ("{{{ question }}}", "{q?}"),
-        (r"C:\\new {score} \d stays", r"C:\new 3 \d stays"),
-        ('{meta["odd key"]}{turns[]}', "oone\n\ntwo"),
-        ("{key:with!marks}", "marks"),
+        pytest.param(
+            r"{{ meta.source }}\n\nQ: {{question}}\t!", "s\n\nQ: q?\t!", id="breaks"
+        ),
+        pytest.param(
+            "{% if score > 2 %}{{ question }}{% endif %}\n", "q?\n", id="condition"
+        ),
+        pytest.param(
+            "{{ score }} of {{ turns }}", "3 of one\n\ntwo", id="number and list"
+        ),
+        pytest.param("{% for c in ctxs %}{{ c.text }};{% endfor %}", "x;y;", id="loop"),
+        pytest.param("{{ row['a.b'] }}", "dots", id="odd key"),
+        pytest.param(
+            "{{ meta | tojson }}", '{"source": "s", "odd.key": "o"}', id="JSON"
+        ),
+        pytest.param("{ {{ context | upper }} }", "{ C }", id="braces and a filter"),
     ],
 )
-def test_a_template_is_filled_by_plain_substitution(template: str, text: str) -> None:
-    selection = choose(NESTED, template=template, prefix="# ")
-    assert selection.label == "template"
-    assert items(selection, NESTED) == [f"# {text}"]
-    assert extract(selection, {"context": "c"})[1] == [1]
+def test_a_template_is_filled_by_jinja(template: str, text: str) -> None:
+    reader = choose(NESTED, template=template, prefix="# ")
+    assert reader.label == "template"
+    assert items(reader, NESTED) == [f"# {text}"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param({"context": "c"}, id="no field"),
+        pytest.param({"question": None, "meta": {"source": "s"}}, id="null"),
+        pytest.param({"question": "q", "meta": {}}, id="no inner field"),
+        pytest.param({"question": "q", "meta": "text"}, id="no object"),
+        pytest.param({"question": {"a": 1}, "meta": {"source": "s"}}, id="object"),
+        pytest.param(
+            {"question": "\ud800", "meta": {"source": "s"}}, id="half a character"
+        ),
+        pytest.param("text", id="no row"),
+    ],
+)
+def test_a_row_that_a_template_cannot_be_filled_with_is_a_bad_row(record: Any) -> None:
+    reader = choose(NESTED, template="{{ question }} {{ meta.source }}")
+    assert extract(reader, record)[1] == [1]
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ ''.__class__ }}{{ question }}", "{{ 1 / 0 }}{{ score }}"]
+)
+def test_what_a_template_may_not_do_is_a_bad_row(template: str) -> None:
+    assert extract(choose(NESTED, template=template), NESTED)[1] == [1]
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"fields": ("question",), "template": "{question}"},
-        {"each": ("question",)},
-        *(
-            {"template": text}
-            for text in ("question", "{question", "question}", "{}", "{a{b}}")
+        pytest.param(
+            {"fields": ("question",), "template": "{{ question }}"}, id="both"
         ),
+        pytest.param({"each": ("question",)}, id="each of a text"),
+        pytest.param({"template": "question"}, id="no field"),
+        pytest.param({"template": "{question}"}, id="one brace"),
+        pytest.param({"template": "{{ question"}, id="open"),
+        pytest.param({"template": "{% what %}"}, id="unknown tag"),
     ],
-    ids=str,
 )
 def test_options_that_cannot_be_meant_are_usage_errors(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
@@ -176,21 +204,21 @@ def test_options_that_cannot_be_meant_are_usage_errors(options: dict[str, Any]) 
 @pytest.mark.parametrize(
     "record",
     [
-        *(
-            {},
-            {"question": None},
-            {"question": 3},
-            {"question": True},
-            {"question": {}},
-        ),
-        *({"question": "a\ud800"}, "text", None),
+        {},
+        {"question": None},
+        {"question": 3},
+        {"question": True},
+        {"question": {}},
+        {"question": "a\ud800"},
+        "text",
+        None,
     ],
     ids=repr,
 )
 def test_a_bad_row_is_named_and_the_others_go_on(record: Any) -> None:
     good = {"question": "é\0"}
     prompts, bad = extract(choose(good), good, record, {"question": ""})
-    assert prompts == Prompts([1, 3], ["é\0", ""], None)
+    assert prompts == [Prompt(1, "é\0"), Prompt(3, "")]
     assert bad == [2]
 
 
@@ -202,13 +230,15 @@ def test_outputs_are_kept_where_there_are_any() -> None:
         {"question": "c"},
         {"question": "d", "answer": "\ud800"},
     ]
-    selection = choose(*records, output_field="answer")
-    prompts, _ = extract(selection, *records)
-    assert prompts == Prompts(
-        [1, 2, 4, 5], ["a", "b", "c", "d"], ["x", "3", None, None]
-    )
+    prompts, _ = extract(choose(*records, output_field="answer"), *records)
+    assert [prompt.position for prompt in prompts] == [1, 2, 4, 5]
+    assert [prompt.output for prompt in prompts] == ["x", "3", None, None]
+
+
+def test_output_lengths_are_taken_as_numbers() -> None:
     row = {"question": "a", "output_tokens": "90"}  # as `vllm bench serve` takes them
-    assert extract(choose(row, output_field="output_tokens"), row)[0].outputs == [90]
+    (prompt,), _ = extract(choose(row, output_field="output_tokens"), row)
+    assert prompt.output == 90
 
 
 def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
@@ -219,21 +249,24 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
         {"input_length": -1},
         {},
     ]
-    selection = choose(*rows, fields=("input_length",))
-    prompts, bad = extract(selection, *rows, *others)
-    assert prompts == Prompts([1, 2, 4], [4, 5, 3], [1, 1, None], [[4, 7], [5, 7], []])
+    reader = choose(*rows, fields=("input_length",))
+    prompts, bad = extract(reader, *rows, *others)
+    assert prompts == [
+        Prompt(1, 4, 1, blocks=[4, 7]),
+        Prompt(2, 5, 1, blocks=[5, 7]),
+        Prompt(4, 3, None, blocks=[]),
+    ]
     assert bad == [3, 5, 6]
-    assert selection.columns == {"input_length", "output_length", "hash_ids"}
-    assert choose(*rows, {"input_length": 3}).columns == selection.columns
-    assert choose(TRACE).columns == {*TRACE}
+    assert reader.columns == {"input_length", "output_length", "hash_ids"}
+
+
+def test_lengths_in_a_list_are_counted_by_each() -> None:
     runs = {"runs": [{"usage": {"prompt_tokens": n}} for n in (4, 5)]}  # GuideLLM's
     named = choose(runs, each=("runs",), fields=("runs.usage.prompt_tokens",))
     assert (named.kind, items(named, runs)) == ("lengths", [4, 5])
 
 
-def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_them() -> (
-    None
-):
+def test_a_system_prompt_beside_the_messages_is_the_first_of_them() -> None:
     parts = [{"type": "text", "text": "Be kind."}]
     whole = [{"role": "system", "content": "Be kind."}, *CHAT]
     body = {"instructions": "Be kind.", "input": "hi"}
@@ -242,7 +275,7 @@ def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_t
     ]
     rows += [{"url": "/v1/chat/completions", "body": {"messages": whole}}]
     prompts, bad = extract(choose(*rows), *rows, {"body": body | {"input": None}})
-    assert ([chat.messages for chat in prompts.items], bad) == ([whole] * 3, [4])
+    assert ([prompt.content.messages for prompt in prompts], bad) == ([whole] * 3, [4])
     others = [
         {"messages": CHAT, "system": "Be kind."},
         {"messages": whole, "system": "Be good."},
@@ -251,12 +284,6 @@ def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_t
         assert [string_content(chat.messages) for chat in items(choose(row), row)] == [
             whole
         ]
-    told = [
-        choose(row)
-        for row in (*others, {"messages": CHAT, "instructions": "Say why. " * 9})
-    ]
-    assert [[n.code for n in one.notes] for one in told] == [["system_counted"], [], []]
-    assert told[2].uncounted[0].values["beside"] == ["instructions"]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +308,7 @@ def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_t
 )
 def test_a_conversation_that_no_server_takes_is_a_bad_row(record: Any) -> None:
     prompts, bad = extract(choose({"messages": CHAT}), {"messages": CHAT}, record)
-    assert (prompts.positions, bad) == ([1], [2])
+    assert ([prompt.position for prompt in prompts], bad) == ([1], [2])
 
 
 # --- lengths that the data holds already ----------------------------------------------
@@ -292,17 +319,42 @@ TRACE = {"input_length": 5, "output_length": 1}
 @pytest.mark.parametrize(
     ("record", "columns"),
     [
-        ({"ContextTokens": "374", "GeneratedTokens": "44"}, ("ContextTokens", "GeneratedTokens")),
-        ({"num_prefill_tokens": 5.0, "num_decode_tokens": 2.0},
-         ("num_prefill_tokens", "num_decode_tokens")),
-        ({"Request tokens": "4", "Response tokens": 1}, ("Request tokens", "Response tokens")),
-        ({"input_length": 5, "output_length": "n/a"}, ("input_length", None)),
-        *(({**TRACE, "hash_ids": ids}, (*TRACE, "hash_ids")) for ids in ([0, 1], "[0, 1]")),
-        *(({**TRACE, "hash_ids": odd}, tuple(TRACE)) for odd in ([], "a", ["a"], [0.5])),
+        pytest.param(
+            {"ContextTokens": "374", "GeneratedTokens": "44"},
+            ["ContextTokens", "GeneratedTokens"],
+            id="Azure's texts",
+        ),
+        pytest.param(
+            {"num_prefill_tokens": 5.0, "num_decode_tokens": 2.0},
+            ["num_prefill_tokens", "num_decode_tokens"],
+            id="Vidur's floats",
+        ),
+        pytest.param(
+            {"Request tokens": "4", "Response tokens": 1},
+            ["Request tokens", "Response tokens"],
+            id="blanks in names",
+        ),
+        pytest.param(
+            {"input_length": 5, "output_length": "n/a"},
+            ["input_length"],
+            id="no output",
+        ),
+        pytest.param({**TRACE, "hash_ids": [0, 1]}, [*TRACE, "hash_ids"], id="blocks"),
+        pytest.param(
+            {**TRACE, "hash_ids": "[0, 1]"}, [*TRACE, "hash_ids"], id="cell of blocks"
+        ),
+        pytest.param({**TRACE, "hash_ids": []}, [*TRACE], id="empty blocks"),
+        pytest.param({**TRACE, "hash_ids": ["a"]}, [*TRACE], id="names of blocks"),
+        pytest.param(
+            {"usage": {"prompt_tokens": 5}}, ["usage.prompt_tokens"], id="usage"
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_trace_is_known_by_its_columns(record: dict[str, Any], columns: Any) -> None:
-    assert trace_columns([record] * 3) == (*columns, None)[:3]
+    trace = find_trace([record] * 3)
+    assert trace is not None
+    paths = [trace.prompt, trace.output, trace.blocks]
+    assert [path.text for path in paths if path is not None] == columns
 
 
 @pytest.mark.parametrize(
@@ -330,39 +382,66 @@ def test_anything_else_is_a_bad_row(value: Any) -> None:
 
 # --- one prompt each ------------------------------------------------------------------
 
+PAIRS = {"doc": "D", "qas": [{"q": "a"}, {"q": "b"}], "texts": ["x", "y"]}
+
 
 def test_each_puts_an_element_where_its_list_was() -> None:
-    row = {"doc": "D", "qas": [{"q": "a"}, {"q": "b"}], "texts": ["x", "y"]}
-    assert items(choose(row, each=("qas",), template="{doc}: {qas.q}"), row) == [
-        "D: a",
-        "D: b",
-    ]
-    assert items(choose(row, each=("texts",)), row) == ["x", "y"]
-    crossed = choose(row, each=("qas", "texts"), fields=("qas.q", "texts"))
-    assert items(crossed, row) == ["a\n\nx", "a\n\ny", "b\n\nx", "b\n\ny"]
+    reader = choose(PAIRS, each=("qas",), template="{{ doc }}: {{ qas.q }}")
+    assert items(reader, PAIRS) == ["D: a", "D: b"]
+    assert items(choose(PAIRS, each=("texts",)), PAIRS) == ["x", "y"]
 
 
-def test_each_question_has_its_own_choices() -> None:
-    questions, options = (
-        [f"Why {n}?" for n in range(2)],
-        [["a", f"b{n}"] for n in range(2)],
-    )
-    pairs = zip(questions, options, strict=True)
-    quality = [{"question": question, "options": some} for question, some in pairs]
-    race = {"questions": questions, "options": options, "answers": ["A", "B"]}
-    for row in (
-        {"article": "A story.", **more} for more in ({"questions": quality}, race)
-    ):
-        (note,) = choose(row).uncounted
-        prompts = items(choose(row, choices=(str(note.values["fields"]),)), row)
-        assert prompts == [
-            f"A story.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)
-        ]
+def test_two_lists_are_crossed() -> None:
+    crossed = choose(PAIRS, each=("qas", "texts"), fields=("qas.q", "texts"))
+    assert items(crossed, PAIRS) == ["a\n\nx", "a\n\ny", "b\n\nx", "b\n\ny"]
+
+
+def test_answers_of_as_many_questions_go_along() -> None:
+    row = {"input": "D", "instructions": ["How?", "Why?"], "outputs": ["1", "2"]}
+    fields = ("input", "instructions")
+    reader = choose(row, fields=fields, each=("instructions",), output_field="outputs")
+    prompts, _ = extract(reader, row)
+    assert [prompt.content for prompt in prompts] == ["D\n\nHow?", "D\n\nWhy?"]
+    assert [prompt.output for prompt in prompts] == ["1", "2"]
+
+
+QUESTIONS = ["Why 0?", "Why 1?"]
+OPTIONS = [["a", "b0"], ["a", "b1"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "each", "choices"),
+    [
+        pytest.param(
+            {"article": "S.", "questions": QUESTIONS, "options": OPTIONS},
+            ("article", "questions"),
+            "questions",
+            "options",
+            id="RACE's lists",
+        ),
+        pytest.param(
+            {
+                "article": "S.",
+                "qs": [
+                    {"q": q, "o": o} for q, o in zip(QUESTIONS, OPTIONS, strict=True)
+                ],
+            },
+            ("article", "qs.q"),
+            "qs",
+            "qs.o",
+            id="QuALITY's objects",
+        ),
+    ],
+)
+def test_each_question_has_its_own_choices(row, fields, each, choices) -> None:
+    reader = choose(row, fields=fields, each=(each,), choices=(choices,))
+    expected = [f"S.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
+    assert items(reader, row) == expected
 
 
 def test_a_row_without_the_list_is_a_bad_row() -> None:
     row = {"q": ["a", "b"]}
-    prompts, bad = extract(
-        choose(row, each=("q",)), row, {"q": "a"}, {}, {"q": "['c']"}
-    )
-    assert (prompts.positions, bad) == ([1, 1, 4], [2, 3])
+    reader = choose(row, each=("q",))
+    prompts, bad = extract(reader, row, {"q": "a"}, {}, {"q": "['c']"})
+    assert [prompt.position for prompt in prompts] == [1, 1, 4]
+    assert bad == [2, 3]

@@ -35,7 +35,7 @@ def test_a_bucket_is_read_as_a_folder_is(
     bucket: tuple[Path, str], tmp_path: Path
 ) -> None:
     folder, _ = bucket
-    near = analyze(folder.parent, "evals", "--no-cache")
+    near = analyze(folder.parent, "evals")
     far = analyze(tmp_path, "s3://evals/")
     assert far.code == near.code == 3  # bad rows, and a file that is cut
     for here, there in zip(

@@ -294,7 +294,7 @@ def test_an_engine_that_is_wrong_on_the_users_rows_is_caught_and_counted_again(
 ):
     texts = [f"Question {i}: how many stripes has a zebra?" for i in range(300)]
     rows = write_jsonl(place / "rows.jsonl", [{"prompt": text} for text in texts])
-    options = AnalyzeOptions(tokenizer=str(place), use_cache=False)
+    options = AnalyzeOptions(tokenizer=str(place))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ours, "pays_off", lambda *_: False)
         right = analyze(rows, options=options).overall

@@ -184,7 +184,7 @@ def test_an_appended_token_is_no_start_that_prompts_share(tmp_path) -> None:
     texts = ["a" * 15 + "b" * 20, "a" * 15, "a" * 15 + "c" * 20, "a" * 16 + "d"]
     texts.append("a" * 16 + "e" * 3)
     rows = write_jsonl(tmp_path / "rows.jsonl", [{"prompt": text} for text in texts])
-    options = AnalyzeOptions(tokenizer=str(tmp_path / "export.json"), use_cache=False)
+    options = AnalyzeOptions(tokenizer=str(tmp_path / "export.json"))
     (dataset,) = chunkscope.analyze(rows, options=options).datasets
     assert dataset.prefixes is not None
     assert dataset.prefixes.cached_tokens == 16  # by the last prompt of the one before

@@ -87,7 +87,7 @@ def test_several_datasets_and_options_of_the_profile_hold(small):
     repair = next(SAMPLE.glob("code_repair.*"))
     quiz = next(SAMPLE.glob("knowledge_quiz.*"))
     assert_as_analyzed([repair, quiz], AnalyzeOptions(tokenizer=small))
-    select = SelectOptions(template="Q: {question}\nA:")
+    select = SelectOptions(template="Q: {{ question }}\nA:")
     options = AnalyzeOptions(special_tokens=False, select=select, tokenizer=small)
     assert_as_analyzed([quiz], options)
 

@@ -1,0 +1,192 @@
+"""Which fields the first records of a dataset have, with what was seen in each."""
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from chunkscope.console import printable
+from chunkscope.prompts.paths import (
+    FieldPath,
+    Steps,
+    json_in,
+    json_type,
+    parse_path,
+    shorten,
+)
+from chunkscope.sources.base import DataError
+from chunkscope.sources.json_rows import begins_a_chat
+
+_LEVELS = 4  # of objects and lists that are opened
+_ELEMENTS = 50  # of a list, where it is only looked at
+_TABLE_LINES = 30  # of the fields that an error lists
+
+
+@dataclass(slots=True)
+class Field:
+    """A path that leads to something simple or to a conversation."""
+
+    path: FieldPath
+    example: Any = None
+    texts: list[str] = field(default_factory=list)  # those that are not empty
+    strings: int = 0  # records that have a text there, empty ones included
+    chats: int = 0  # records that have a conversation there
+
+    @property
+    def chars(self) -> int:
+        return sum(len(text) for text in self.texts)
+
+    @property
+    def name(self) -> str:
+        """The last key of its path."""
+        keys = [step for step in self.path.steps if isinstance(step, str)]
+        return keys[-1] if keys else ""
+
+    @property
+    def in_list(self) -> bool:
+        """Whether a record may have several of it."""
+        return ... in self.path.steps
+
+
+def fields_of(records: Sequence[Any]) -> list[Field]:
+    """Every field of the records, four levels deep.
+
+    >>> [field.path.text for field in fields_of([{"id": 1, "ctxs": [{"text": "a"}]}])]
+    ['id', 'ctxs[].text']
+    """
+    fields: dict[Steps, Field] = {}
+    for record in records:
+        if not isinstance(record, dict):
+            continue
+        for steps, value in _leaves((), record, _LEVELS):
+            leaf = fields.setdefault(steps, Field(FieldPath(steps)))
+            if leaf.example is None:
+                leaf.example = value
+            if is_chat(value):
+                leaf.chats += 1
+            elif isinstance(value, str):
+                leaf.strings += 1
+                if value.strip():
+                    leaf.texts.append(value)
+    return list(fields.values())
+
+
+def _leaves(steps: Steps, value: Any, levels: int) -> Iterator[tuple[Steps, Any]]:
+    """What has no fields of its own; a conversation is one thing."""
+    elements = value[:_ELEMENTS] if isinstance(value, list) else []
+    is_opened = bool(elements) and isinstance(elements[0], dict | list | str)
+    if levels and isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves((*steps, key), inner, levels - 1)
+    elif is_opened and levels and not is_chat(value):
+        for element in elements:
+            yield from _leaves((*steps, ...), element, levels - 1)
+    else:
+        yield steps, value
+
+
+def is_chat(value: Any) -> bool:
+    """Whether it is a conversation or, in a table's cell, also a single message."""
+    if isinstance(value, list):
+        return begins_a_chat(value)
+    if not isinstance(value, str) or value[:2] not in ("[{", "[ ", '{"', "{'"):
+        return False
+    parsed = json_in(value)
+    return begins_a_chat([parsed] if isinstance(parsed, dict) else parsed)
+
+
+def keys_of(records: Sequence[Any]) -> list[str]:
+    """The top-level keys, in order of appearance."""
+    keys: dict[str, None] = {}
+    for record in records:
+        if isinstance(record, dict):
+            keys.update(dict.fromkeys(record))
+    return list(keys)
+
+
+def resolve(text: str, option: str, records: Sequence[Any]) -> FieldPath:
+    """The path that an option names, which at least one record has.
+
+    A name that the table of fields shows is always understood.
+    """
+    fields = fields_of(records)
+    paths = [FieldPath((key,)) for key in keys_of(records)]
+    paths += [leaf.path for leaf in fields]
+    for path in paths:
+        if path.text == text:
+            return path
+    path = parse_path(text)
+    if not records:
+        return path
+    for record in records:
+        with suppress(DataError):
+            path.get(record)
+            return path
+    raise unknown_field(text, option, paths, fields)
+
+
+def unknown_field(
+    text: str, option: str, paths: Sequence[FieldPath], fields: Sequence[Field]
+) -> DataError:
+    """The error of a name that no record has, with the nearest that there is."""
+    names = {path.text.lower(): printable(path.text) for path in paths}
+    values = {"field": text, "option": option, **field_table(fields)}
+    near = difflib.get_close_matches(text.lower(), list(names), n=1)
+    if not near:
+        return DataError("no_field", **values)
+    name = names[near[0]]
+    if option == "--template":
+        name = f"{{{{ {name} }}}}"
+    return DataError("no_field", **values, cause="near", near=shlex.quote(name))
+
+
+def field_table(fields: Sequence[Field]) -> dict[str, Any]:
+    """A line for each field, with path, type and example; and how many more."""
+    shown = fields[:_TABLE_LINES]
+    width = max((len(printable(leaf.path.text)) for leaf in shown), default=0)
+    lines = []
+    for leaf in shown:
+        name = printable(leaf.path.text)
+        kind = json_type(leaf.example)
+        lines.append(f"{name:<{width}}  {kind:<7}  {shorten(leaf.example)}")
+    return {"field_table": lines, "more": len(fields) - len(shown)}
+
+
+# --- what texts look like -------------------------------------------------------------
+
+_WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)  # swe_main_12, data/a.txt, 9b1deb4d
+_MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)  # what a plain word has not
+_MOMENT_OR_ADDRESS = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
+
+
+def are_identifiers(texts: Sequence[str]) -> bool:
+    """Whether texts are ids, hashes, numbers, dates, addresses or names of files.
+
+    >>> are_identifiers(["multi_turn_0", "9b1deb4d"]), are_identifiers(["Why?"])
+    (True, False)
+    """
+    for text in texts:
+        text = text.strip()
+        is_id = _WORD.fullmatch(text) and _MARK.search(text)
+        if not is_id and not _MOMENT_OR_ADDRESS.fullmatch(text):
+            return False
+    return bool(texts)
+
+
+def are_labels(texts: Sequence[str]) -> bool:
+    """Whether texts are a few short words over and over, such as names of subtasks."""
+    if len(texts) < 4 or max(len(text) for text in texts) > 40:
+        return False
+    return len(set(texts)) * 2 <= len(texts)
+
+
+def are_prose(texts: Sequence[str]) -> bool:
+    """Whether most have several words, or a script without blanks between them."""
+    prose = 0
+    for text in texts:
+        if " " in text.strip() or not text.isascii():
+            prose += 1
+    return prose * 2 > len(texts)
