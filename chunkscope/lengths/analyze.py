@@ -117,7 +117,7 @@ def profile_of(
     """The profile of counted datasets; an error when not one prompt was counted."""
     if not any(dataset.lengths.counts for dataset in datasets):
         for failure in filter(None, [dataset.failure for dataset in datasets]):
-            raise DataError(failure.code, **failure.values)
+            raise DataError.from_note(failure)
         for dataset in datasets:
             for first in dataset.bad_rows[:1]:
                 about = {

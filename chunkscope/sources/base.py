@@ -8,7 +8,6 @@ each with its position, so that a bad or a very long row can be looked up.
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from chunkscope.artefacts.note import Note
 from chunkscope.console import printable as printable
 from chunkscope.errors import InputError
+from chunkscope.sources.problems import hint_of, message_of
 
 # About how much data one chunk holds: large enough to keep the hot loops in C.
 CHUNK_BYTES = 1 << 20
@@ -70,35 +70,25 @@ class Chunk(NamedTuple):
 
 
 class DataError(InputError):
-    """What is wrong with a row or a dataset: a code and values. `report/words` has the sentence."""
+    """What is wrong with a row or a dataset: a code and values.
+
+    `problems.py` has the sentence and the hint of each code; `note` is what artefacts keep.
+    """
 
     def __init__(self, code: str, **values: Any) -> None:
-        Exception.__init__(self, code)
-        self._values = values
+        for name, value in values.items():
+            if isinstance(value, str):
+                values[name] = printable(value)
+        self.note = Note(code=code, values=values)
+        super().__init__(message_of(self.note), hint=hint_of(self.note))
 
-    @property
-    def note(self) -> Note:
-        """As it can be written down, whoever wrote the values."""
-        shown = {
-            n: printable(v) if isinstance(v, str) else v
-            for n, v in self._values.items()
-        }
-        return Note(code=self.args[0], values=shown)
+    @classmethod
+    def from_note(cls, note: Note) -> "DataError":
+        return cls(note.code, **note.values)
 
-    def __getattr__(self, name: str) -> Any:
-        """What other errors have from the start is made when it is read."""
-        if name not in ("message", "hint", "__notes__"):
-            raise AttributeError(name)
-        words = import_module(
-            "chunkscope.report.words.problems"
-        )  # which knows of what is here
-        message, hint = words.message_and_hint(self.note)
-        return {"message": message, "hint": hint}.get(
-            name, [f"hint: {hint}"] * bool(hint)
-        )
-
-    def __str__(self) -> str:
-        return self.message
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its note, which it is made from."""
+        return DataError.from_note, (self.note,)
 
 
 @dataclass(frozen=True, slots=True)
