@@ -15,7 +15,7 @@ from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.harness.rendering import Rendering
 from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import DataError, Source, printable, without_secrets
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.tokenizers.foreign import engine_name
 from chunkscope.tokenizers.resolve import TokenizerInfo
 

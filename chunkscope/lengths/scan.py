@@ -36,6 +36,7 @@ from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.prompts.options import selected
 from chunkscope.prompts.selection import Selection
+from chunkscope.sources.archive import close_archives
 from chunkscope.sources.base import (
     CHUNK_BYTES,
     Chunk,
@@ -44,8 +45,8 @@ from chunkscope.sources.base import (
     Source,
     cannot_read,
 )
-from chunkscope.sources.reader import READERS, RecordReader, format_of_name
-from chunkscope.sources.streams import Stream, close_archives, decompressed
+from chunkscope.sources.formats import FORMATS, format_of_name
+from chunkscope.sources.reader import RecordReader
 from chunkscope.tokenizers.cache import (
     cache_file,
     file_digest,
@@ -94,7 +95,6 @@ class Scan:
             ),
         )
         self.most_bytes, self.pool = 0, ThreadPoolExecutor(1)  # anew for each pass
-        self.positions = 0  # of the part that was counted last
         self.selections: dict[Any, Selection] = {}  # of small files, by their shape
         same = options.for_dataset("")
         self.for_dataset = options.for_dataset if options.named else lambda _: same
@@ -194,8 +194,9 @@ class DatasetScan:
         self.scan = scan
         self.source = source
         self.options = scan.options
-        self.is_later = source.part is not None and source.part.start > 0
-        if self.is_later:  # prompts are compared in the first part
+        # Prompts are compared in the first row group.
+        self.is_later = source.row_group is not None and source.row_group > 0
+        if self.is_later:
             self.options = replace(self.options, prefixes=False)
         trace = scan.export.rows(source.name) if scan.export else None
         self.counter = PromptCounter(scan.tokenizer, self.options, trace)
@@ -222,13 +223,10 @@ class DatasetScan:
         try:
             data = self._look_up()
             if self.earlier is None:
-                whole = (
-                    replace(self.source, part=None) if self.source.part else self.source
-                )
                 with RecordReader(
-                    whole, self.options.read, self.problems
+                    self.source, self.options.read, self.problems, data=data
                 ) as self.reader:
-                    for batch in self._read(self.reader, data):
+                    for batch in self._read(self.reader):
                         yield self, batch
             self.digest()
         except OSError as error:
@@ -241,7 +239,7 @@ class DatasetScan:
         """The digest of the file, and what the cache has of it; its bytes, if it is small."""
         source, options, scan, data = self.source, self.options, self.scan, None
         file = None if source.is_read_once or self.is_later else source.file
-        is_whole = not (source.member or source.part or source.format == "saved")
+        is_whole = not (source.member or source.format == "saved")
         if file and is_whole and (source.bytes or 0) <= CHUNK_BYTES:
             with io.FileIO(
                 file
@@ -251,10 +249,10 @@ class DatasetScan:
         elif file:
             self.changed_ns = file.stat().st_mtime_ns
             self.digest = scan.pool.submit(scan.digest, file, self.changed_ns).result
-        if not file or not options.use_cache or source.part is not None:
+        if not file or not options.use_cache or source.row_group is not None:
             return data
         # A harness's settings change what is counted; a .tsv is rather split at tabs than a .csv.
-        results, suffix = results_file(source), format_of_name(source.path)[1]
+        results, suffix = results_file(source), format_of_name(source.path).suffix
         beside = (
             results and file_digest(results),
             source.member,
@@ -277,11 +275,9 @@ class DatasetScan:
                 )
         return data
 
-    def _read(self, reader: RecordReader, data: bytes | None) -> Iterator[Batch]:
+    def _read(self, reader: RecordReader) -> Iterator[Batch]:
         """Read and select; what is opened on the way is closed with the reader."""
         source, options, scan = self.source, self.options, self.scan
-        if data is not None:
-            reader.plain = decompressed(Stream(iter((data,))), source.path)
         if not (head := reader.head()):
             return
         prefix, paths = scan.for_dataset(source.name)
@@ -293,16 +289,7 @@ class DatasetScan:
             prefix=prefix,
             counts_texts=options.tokenizer is not None,
         )
-        if source.part is not None:
-            # A log's requests belong together, as do the blocks that a trace's prompts name.
-            belong = selection.kind == "requests" or selection.blocks is not None
-            if reader.is_divisible and not belong:
-                self.problems = Problems()
-                of_part = RecordReader(source, options.read, self.problems)
-                self.reader = reader = reader.enter_context(of_part)
-            elif self.is_later:
-                return  # all of it is the first part
-        columns, form = None, READERS.get(source.format)
+        columns, form = None, FORMATS.get(source.format)
         if form and form.is_columnar and selection.columns is not None:
             columns = sorted(selection.columns | columns_without_media(head))
         chunks = self._chunks(reader, columns)
@@ -360,7 +347,6 @@ class DatasetScan:
         counter, outputs, contents = self.counter, None, self.contents or [Content()]
         if reader:
             self.tell()
-            self.scan.positions = reader.positions
         if counter.output_lengths is not None:
             outputs = LengthHistogram(dict(counter.output_lengths))
         log: LogSummary | None = None

@@ -31,7 +31,7 @@ from chunkscope.prompts.selection import (
     trace_columns,
 )
 from chunkscope.sources.base import DataError
-from chunkscope.sources.json_rows import begins_a_chat
+from chunkscope.sources.json_document import begins_a_chat
 
 # Surest first. Many sets spell them with a capital.
 TEXT_FIELDS = (

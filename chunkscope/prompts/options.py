@@ -43,7 +43,7 @@ from chunkscope.prompts.selection import (
     trace_columns,
 )
 from chunkscope.sources.base import DataError
-from chunkscope.sources.json_rows import begins_a_chat
+from chunkscope.sources.json_document import begins_a_chat
 from chunkscope.sources.reader import RecordReader
 
 PER_DATASET = (
@@ -106,7 +106,7 @@ def selected(
             source=reader.source,
             format=reader.format,
             records=head,
-            metadata=reader.metadata,
+            metadata=dict(reader.metadata),
             counts_texts=counts_texts,
             model=options.log_model,
         )

@@ -19,7 +19,7 @@ from warnings import catch_warnings
 
 from chunkscope.errors import UsageError
 from chunkscope.sources.base import DataError, printable
-from chunkscope.sources.json_rows import begins_a_chat
+from chunkscope.sources.json_document import begins_a_chat
 
 # A key, a position in a list, or `...` for every element of a list.
 Step = str | int | EllipsisType

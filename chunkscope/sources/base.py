@@ -1,8 +1,8 @@
 """What every reader speaks of: a source, its records, and what was wrong with them.
 
-A *source* is one dataset: a file, a member of an archive, stdin or a hub dataset. A *reader*
-turns it into chunks of *records* (JSON values: a dict for most formats, a string for plain text),
-each with its position, so that a bad or a very long row can be looked up.
+A *source* is one dataset: a file, a member of an archive, stdin or a hub dataset. A
+*reader* turns it into chunks of *records* (JSON values: a dict for most formats, a string
+for plain text), each with its position, so that a bad or a very long row can be looked up.
 """
 
 from bisect import insort
@@ -19,17 +19,18 @@ from chunkscope.sources.problems import hint_of, message_of
 
 # About how much data one chunk holds: large enough to keep the hot loops in C.
 CHUNK_BYTES = 1 << 20
-# No prompt is longer. A small compressed file may unpack to a line that would fill the memory.
+# No prompt is longer. A small compressed file may unpack to a line that would fill the
+# memory.
 MOST_ROW_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One dataset, or a part of it, found but not opened.
+    """One dataset, or a row group of it, found but not opened.
 
-    A source named on the command line by itself has no group; one found in a folder or an archive
-    has that folder (`data/reasoning`) or archive (`data/packs.zip`). Its format is "" where only
-    its content can tell.
+    A source named on the command line by itself has no group; one found in a folder or an
+    archive has that folder (`data/reasoning`) or archive (`data/packs.zip`). Its format is
+    "" where only its content can tell.
     """
 
     path: str
@@ -42,11 +43,7 @@ class Source:
     rendered: bool = False  # made for this run, by a harness's task
     url: str | None = None  # of a file on another machine
     is_read_once: bool = False  # standard input or another pipe: what was read is gone
-    part: range | None = None  # bytes of the file in which the rows begin that are read
-
-    @property
-    def part_bytes(self) -> int | None:
-        return self.bytes if self.part is None else len(self.part)
+    row_group: int | None = None  # of a Parquet file, if only that is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +96,7 @@ class BadRow:
 
 @dataclass(slots=True)
 class Problems:
-    """Rows that could not be used: the first few, in order, with a reason; all of them a count."""
+    """Rows that could not be used: how many, and the first few with their reasons."""
 
     keep: int = 20
     count: int = 0
@@ -110,24 +107,36 @@ class Problems:
     ) -> None:
         """A row, or a part of what a log calls a sample."""
         self.count += 1
-        error = (
-            error if isinstance(error, DataError) else DataError("nested_too_deeply")
-        )
-        error = DataError("in_sample", **sample, reason=error.note) if sample else error
+        if isinstance(error, RecursionError):
+            error = DataError("nested_too_deeply")
+        if sample:
+            error = DataError("in_sample", **sample, reason=error.note)
         insort(self.rows, BadRow(position, error.note), key=attrgetter("position"))
         del self.rows[self.keep :]
 
 
-def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:
-    """Rows, each with its position and size, in chunks of about a megabyte."""
-    positions, records, size = list[int](), list[Any](), 0
-    for position, record, length in rows:
-        positions.append(position)
-        records.append(record)
-        size += length
+class Row(NamedTuple):
+    """A record, where it is, and about how many bytes it has."""
+
+    position: int
+    record: Any
+    size: int
+
+
+def in_chunks(rows: Iterable[Row]) -> Iterator[Chunk]:
+    """Rows in chunks of about a megabyte."""
+    positions: list[int] = []
+    records: list[Any] = []
+    size = 0
+    for row in rows:
+        positions.append(row.position)
+        records.append(row.record)
+        size += row.size
         if size >= CHUNK_BYTES:
             yield Chunk(positions, records)
-            positions, records, size = [], [], 0
+            positions = []
+            records = []
+            size = 0
     if records:
         yield Chunk(positions, records)
 
@@ -140,9 +149,11 @@ def unique_names(names: Iterable[str], mark: str) -> list[str]:
     """
     taken: dict[str, None] = {}
     for base in names:
-        name, copy = base, 2
+        name = base
+        copy = 2
         while name in taken:
-            name, copy = f"{base}{mark}{copy}", copy + 1
+            name = f"{base}{mark}{copy}"
+            copy += 1
         taken[name] = None
     return list(taken)
 

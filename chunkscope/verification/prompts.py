@@ -23,9 +23,9 @@ from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.options import SelectOptions, selected
 from chunkscope.simulation.workload import Workload, single
+from chunkscope.sources.archive import close_archives
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.reader import RecordReader
-from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.verification.options import VerifyOptions

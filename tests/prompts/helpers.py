@@ -12,7 +12,7 @@ from chunkscope.prompts.options import SelectOptions, select, selected
 from chunkscope.prompts.selection import Prompts, Selection
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
 
 CHAT = [{"role": "user", "content": "hi"}]

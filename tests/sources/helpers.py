@@ -18,7 +18,7 @@ from backports import zstd
 from chunkscope.errors import ChunkscopeError
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Problems, ReadOptions, Source
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {

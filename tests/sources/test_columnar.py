@@ -8,7 +8,7 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import Problems, ReadOptions
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
 from tests.sources.helpers import read
 

@@ -7,7 +7,7 @@ import pytest
 from chunkscope.errors import InputError, MissingError
 from chunkscope.sources import remote
 from chunkscope.sources.base import ReadOptions
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from tests.commands.helpers import analyze
 from tests.sources.helpers import read
 

@@ -7,7 +7,7 @@ import pytest
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import Problems, ReadOptions
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
 from tests.sources.helpers import archive, read
 
@@ -116,18 +116,6 @@ def test_a_file_named_by_itself_is_known_by_its_content(tree, data, format_name)
     tree({"x.data": data})
     result = read("x.data")
     assert (result.format, result.error) == (format_name, None)
-
-
-def test_a_workbook_is_no_archive_of_data(tree):
-    tree(
-        {
-            "x.xlsx": archive(
-                "x.zip", {"[Content_Types].xml": b"<Types/>", "xl/a.xml": b"<a/>"}
-            )
-        }
-    )
-    with pytest.raises(InputError, match="Office"):
-        find("x.xlsx")
 
 
 def test_a_format_can_be_forced_also_of_what_an_archive_holds(tree):
