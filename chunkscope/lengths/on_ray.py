@@ -9,6 +9,7 @@ this process can read, such as standard input, is counted here.
 import heapq
 import os
 import socket
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -76,7 +77,11 @@ def analyze_on_ray(
     """
     listener = listener or Progress()
     options = replace(options, use_cache=False)
-    with discovered(paths, options, listener) as sources, connected(address) as ray:
+    with (
+        discovered(paths, options, listener) as sources,
+        stdout_as_stderr(),
+        connected(address) as ray,
+    ):
         size = sum(source.bytes or 0 for source in sources)
         listener.begin(size)
         folder = str(Path.cwd())
@@ -136,6 +141,23 @@ def count_here(
 
 
 # --- the driver -----------------------------------------------------------------------
+
+
+@contextmanager
+def stdout_as_stderr() -> Iterator[None]:
+    """Whatever writes to standard output meanwhile writes to standard error.
+
+    Ray reports the death of workers on standard output, where the profile belongs.
+    """
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 @contextmanager

@@ -125,7 +125,8 @@ def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
         )
     named = []
     for source, name in zip(sources, names, strict=True):
-        named.append(replace(source, name=printable(name)))
+        is_named = source.name == name
+        named.append(source if is_named else replace(source, name=printable(name)))
     return named
 
 
@@ -155,9 +156,10 @@ class Filter:
         Of an archive, the members may be included.
         """
         accepted = is_archive or not self.include or _fits_any(below, self.include)
-        for place in (below, *_folders_of(below)):
-            if _fits_any(place, self.exclude):
-                accepted = False
+        if self.exclude:
+            for place in (below, *_folders_of(below)):
+                if _fits_any(place, self.exclude):
+                    accepted = False
         if not accepted:
             self.rejected += 1
         return accepted
@@ -319,17 +321,21 @@ class Search:
         self, path: str, shown: str, below: str, group: str, *, is_named: bool
     ) -> None:
         """A file on disk, a pipe (whose size is None), or a saved dataset's folder."""
-        source = Source(path=shown, group=group, file=Path(path))
         try:
             status = os.stat(path)  # noqa: PTH116  (pathlib takes longer)
             identity = status.st_dev, status.st_ino
-            if stat.S_ISDIR(status.st_mode):
+            is_folder = stat.S_ISDIR(status.st_mode)
+            is_file = stat.S_ISREG(status.st_mode)
+            source = Source(
+                path=shown,
+                group=group,
+                file=Path(path),
+                bytes=status.st_size if is_file else None,
+                is_read_once=not is_file and not is_folder,
+            )
+            if is_folder:
                 self._saved_dataset(source, below, identity)
                 return
-            if stat.S_ISREG(status.st_mode):
-                source = replace(source, bytes=status.st_size)
-            else:
-                source = replace(source, is_read_once=True)
             candidate = Candidate(
                 source=source, below=below, identity=identity, is_named=is_named
             )
@@ -408,13 +414,14 @@ class Search:
         if identity in self.taken:
             return
         self.taken.add(identity)
-        shown = replace(
-            source,
-            name=printable(source.name),
-            group=printable(source.group),
-            path=printable(source.path),
-        )
-        self.sources.append(shown)
+        if not f"{source.name}{source.group}{source.path}".isprintable():
+            source = replace(
+                source,
+                name=printable(source.name),
+                group=printable(source.group),
+                path=printable(source.path),
+            )
+        self.sources.append(source)
 
     def _refuse(self, shown: str, error: Exception, *, is_named: bool) -> None:
         """What was named must be readable; of a folder it is said to be left out."""

@@ -35,6 +35,7 @@ LFS_POINTER = b"version https://git-lfs"
 # size is refused, unless it is small anyway.
 MOST_RATIO = 1000
 RATIO_FROM_BYTES = 16 << 20
+_LEAST_BUFFER_BYTES = 4096
 _GZIP = b"\x1f\x8b\x08"
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # a block, or the end at once
 _XZ = b"\xfd7zXZ\x00"
@@ -120,7 +121,10 @@ def open_packed(source: Source) -> Stream:
             file = io.FileIO(str(source.file))
         else:
             file = sys.stdin.buffer
-    return buffered(file, source.path)
+    # A megabyte takes longer to get than a small file to read, and files are many.
+    size = CHUNK_BYTES if source.bytes is None else source.bytes
+    buffer_bytes = max(_LEAST_BUFFER_BYTES, min(CHUNK_BYTES, size))
+    return io.BufferedReader(ByteReader(file, source.path), buffer_bytes)
 
 
 def buffered(file: Any, shown: str, below: ByteReader | None = None) -> Stream:

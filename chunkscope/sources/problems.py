@@ -85,7 +85,8 @@ HINTS = {
     "old_log": "run the evaluation again with {oldest} or newer",
     "several_models": "name the one to count: --log-model NAME",
     "no_such_model": "--log-model takes one of these",
-    "only_results": "name the samples_*.jsonl next to it; lm-eval writes them with --log_samples",
+    "only_results": "name the samples_*.jsonl next to it; lm-eval writes them with "
+    "--log_samples",
     "no_samples": "was it run with --no-log-samples?",
     "system": "see `ls -l {path}`",
     "damage": "is it cut off, damaged or a Git LFS pointer? Fetch or write it again",
