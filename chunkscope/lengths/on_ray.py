@@ -104,7 +104,7 @@ def analyze_on_ray(
 
 
 def is_only_here(source: Source) -> bool:
-    """Whether no other machine can read it: a pipe, or what a harness made for this run."""
+    """Whether only this machine can read it: a pipe, or what a harness just made."""
     return source.is_read_once or source.rendered
 
 
@@ -180,8 +180,8 @@ def connected(address: str | None) -> Iterator[Any]:
         where = address or "this machine"
         raise MissingError(
             f"there is no Ray cluster at {where}: {first_line(error)}",
-            hint="see `ray status`; without RAY_ADDRESS, --ray starts a cluster on this "
-            "machine",
+            hint="see `ray status`; without RAY_ADDRESS, --ray starts a cluster on "
+            "this machine",
         ) from error
     try:
         yield ray
@@ -209,7 +209,7 @@ class Cluster:
         self._task = ray.remote(count_task).options(num_cpus=1, max_retries=RETRIES)
 
     def count(self, sources: Sequence[Source]) -> list[Counted]:
-        """One task for each source; all again where a worker's fast engine was wrong."""
+        """One task for each source; all again where a fast engine was wrong."""
         counted = self._count_once(sources)
         if not self.by_reference and any(_is_wrong(task) for task in counted):
             self.by_reference = True
@@ -219,7 +219,7 @@ class Cluster:
     def count_logs_whole(
         self, sources: Sequence[Source], counted: list[Counted]
     ) -> list[Counted]:
-        """The requests of a log belong together: one that was split is counted again."""
+        """Logs that were split are counted again: their requests belong together."""
         logs = set()
         for task in counted:
             if task.source.row_group is not None and task.dataset.log is not None:

@@ -1,8 +1,9 @@
 """What every reader speaks of: a source, its records, and what was wrong with them.
 
 A *source* is one dataset: a file, a member of an archive, stdin or a hub dataset. A
-*reader* turns it into chunks of *records* (JSON values: a dict for most formats, a string
-for plain text), each with its position, so that a bad or a very long row can be looked up.
+*reader* turns it into chunks of *records* (JSON values: a dict for most formats, a
+string for plain text), each with its position, so that a bad or a very long row can be
+looked up.
 """
 
 from bisect import insort
@@ -28,9 +29,9 @@ MOST_ROW_BYTES = 512 << 20
 class Source:
     """One dataset, or a row group of it, found but not opened.
 
-    A source named on the command line by itself has no group; one found in a folder or an
-    archive has that folder (`data/reasoning`) or archive (`data/packs.zip`). Its format is
-    "" where only its content can tell.
+    A source named on the command line by itself has no group; one found in a folder or
+    an archive has that folder (`data/reasoning`) or archive (`data/packs.zip`). Its
+    format is "" where only its content can tell.
     """
 
     path: str
@@ -59,7 +60,7 @@ class ReadOptions:
 
 
 class Chunk(NamedTuple):
-    """Some consecutive records; `positions[i]` says where `records[i]` is, counted from 1."""
+    """Consecutive records; `positions[i]` is where `records[i]` is, counted from 1."""
 
     positions: Sequence[int]
     records: list[Any]
@@ -69,7 +70,7 @@ class Chunk(NamedTuple):
 class DataError(InputError):
     """What is wrong with a row or a dataset: a code and values.
 
-    `problems.py` has the sentence and the hint of each code; `note` is what artefacts keep.
+    `problems.py` has the sentence and the hint of each code; artefacts keep `note`.
     """
 
     def __init__(self, code: str, **values: Any) -> None:

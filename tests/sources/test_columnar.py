@@ -97,7 +97,7 @@ def test_long_rows_come_in_small_chunks(tmp_path):
             assert max(sizes) <= 4
 
 
-# --- datasets.save_to_disk -------------------------------------------------------------------
+# --- datasets.save_to_disk ------------------------------------------------------------
 
 
 def save(folder, rows, shards=1):

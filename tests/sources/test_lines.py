@@ -107,7 +107,7 @@ def test_what_python_writes_beyond_json_and_odd_line_ends_inside_a_string_are_re
     }
 
 
-# --- plain text ---------------------------------------------------------------------------------
+# --- plain text -----------------------------------------------------------------------
 
 
 def test_a_text_file_is_one_prompt_or_each_line_that_is_not_blank(tmp_path):
@@ -127,7 +127,7 @@ def test_latin_1_is_a_bad_row_that_says_where(tmp_path):
     assert read(path, encoding="ascii", per_line=True).records == ["fine"]
 
 
-# -- compressed ------------------------------------------------------------------------------------
+# -- compressed ------------------------------------------------------------------------
 
 
 LONG_ROWS = b"".join(
@@ -159,7 +159,14 @@ def test_a_bomb_comes_out_in_bounded_pieces(tmp_path, suffix):
     assert max(sizes) <= CHUNK_BYTES
 
 
-# -- documents -------------------------------------------------------------------------------------
+def test_what_reads_a_stream_without_a_size_gets_all_of_it(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(b"a" * (3 * CHUNK_BYTES)))
+    with open_stream(Source(path=path.name, file=path)) as stream:
+        assert len(stream.read()) == 3 * CHUNK_BYTES
+
+
+# -- documents -------------------------------------------------------------------------
 
 
 SHAPES = [
