@@ -227,16 +227,18 @@ def is_header(rows: list[list[str]]) -> bool:
     cells = [cell.strip() for cell in rows[0]]
     has_known = _has_known_name(cells)
     most_words = _NAME_WORDS_BESIDE_KNOWN if has_known else _NAME_WORDS
-    for cell in cells:
-        if not cell:  # pandas' index has no name
-            continue
-        if not _NAME.fullmatch(cell) or len(cell.split()) > most_words:
-            return False
-    if has_known or not any(cells):
+    names = [cell for cell in cells if cell]  # pandas' index has no name
+    if not all(_is_name(name, most_words) for name in names):
+        return False
+    if has_known or not names:
         return True
     if len(rows) == 1 or len(set(cells)) < len(cells):
         return False
     return not any(_comes_again(cells, row) for row in rows[1:])
+
+
+def _is_name(cell: str, most_words: int) -> bool:
+    return _NAME.fullmatch(cell) is not None and len(cell.split()) <= most_words
 
 
 def _has_known_name(cells: list[str]) -> bool:

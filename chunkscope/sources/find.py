@@ -371,11 +371,10 @@ class Search:
             if is_archive:
                 self._archive(source, candidate)
                 return
-        except InputError as error:
-            if candidate.is_named or not isinstance(error, DataError):
-                self._refuse(source.path, error, is_named=candidate.is_named)
-            else:  # data that cannot be read, as a broken table is
-                self._add(source, source.path)
+        except DataError:
+            if candidate.is_named:
+                raise
+            self._add(source, source.path)  # it will fail with this error
             return
         reason = None if candidate.is_named else _why_no_data(source, candidate.below)
         if reason is not None:

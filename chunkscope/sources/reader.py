@@ -108,21 +108,24 @@ def format_of(opened: Input) -> str:
     if source.format == "archive":
         open_archive(source)  # says why it could not be opened before
         raise DataError("unknown_data", path=source.path, kind="archive")
-    form = source.format
-    if not form:
-        form = kind_of_bytes(opened.plain.peek(START_BYTES)[:START_BYTES]) or "binary"
-        if form not in FORMATS:
-            raise DataError("unknown_data", path=source.path, kind=form)
-    if form == "json":
-        return _log_of_json(opened) or form
+    form = source.format or _format_by_content(opened)
     is_told = opened.options.input_format or opened.options.per_line
-    if form not in ("csv", "text") or is_told:
-        return form
-    start = opened.text.peek(CHUNK_BYTES)
-    if ROWS.match(start):
+    if form in ("csv", "text") and not is_told:
+        start = opened.text.peek(CHUNK_BYTES)
+        if ROWS.match(start):
+            form = "json"
+        elif not source.format and looks_like_table(start):
+            form = "csv"
+    if form == "json":
         return _log_of_json(opened) or "json"
-    if form == "text" and not source.format and looks_like_table(start):
-        return "csv"
+    return form
+
+
+def _format_by_content(opened: Input) -> str:
+    start = opened.plain.peek(START_BYTES)[:START_BYTES]
+    form = kind_of_bytes(start) or "binary"
+    if form not in FORMATS:
+        raise DataError("unknown_data", path=opened.source.path, kind=form)
     return form
 
 

@@ -70,15 +70,18 @@ def remote_files(address: str) -> RemoteFiles:
     files = []
     for key, info in sorted(infos.items()):
         below = key.removeprefix(folder).lstrip("/")
-        is_hidden = any(part.startswith(".") for part in below.split("/"))
         # Consoles make files that are called like a folder, to show it.
-        if info["type"] != "file" or key.endswith("/") or is_hidden:
+        if info["type"] != "file" or key.endswith("/") or _is_hidden(below):
             continue
         url = key if "://" in key else f"{scheme}://{key}"
         # A file on the web is read from front to back: many servers send no parts.
         size = None if is_web(url) else info.get("size")
         files.append(RemoteFile(url, below.split("?")[0], size))
     return RemoteFiles(name, files)
+
+
+def _is_hidden(below: str) -> bool:
+    return any(part.startswith(".") for part in below.split("/"))
 
 
 def is_web(url: str) -> bool:
