@@ -15,7 +15,7 @@ from chunkscope.gating.evidence import Evidence
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.sources.base import Source
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.tokenizers.cache import file_digest
 
 

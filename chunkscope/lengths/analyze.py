@@ -15,7 +15,7 @@ from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.harness.rendering import Rendering
 from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import DataError, Source, printable, without_secrets
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.tokenizers.foreign import engine_name
 from chunkscope.tokenizers.resolve import TokenizerInfo
 
@@ -117,7 +117,7 @@ def profile_of(
     """The profile of counted datasets; an error when not one prompt was counted."""
     if not any(dataset.lengths.counts for dataset in datasets):
         for failure in filter(None, [dataset.failure for dataset in datasets]):
-            raise DataError(failure.code, **failure.values)
+            raise DataError.from_note(failure)
         for dataset in datasets:
             for first in dataset.bad_rows[:1]:
                 about = {

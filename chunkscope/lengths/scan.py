@@ -24,9 +24,10 @@ from chunkscope.lengths.tally import Tally
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.options import choose_prompt
 from chunkscope.prompts.prompt import PromptReader, read_prompts
+from chunkscope.sources.archive import close_archives
 from chunkscope.sources.base import Chunk, DataError, Source, cannot_read
-from chunkscope.sources.reader import READERS, RecordReader
-from chunkscope.sources.streams import close_archives
+from chunkscope.sources.formats import FORMATS
+from chunkscope.sources.reader import RecordReader
 from chunkscope.tokenizers.cache import file_digest
 from chunkscope.tokenizers.check import Reservoir
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -267,7 +268,7 @@ def _columns(
     records: RecordReader, reader: PromptReader, head: Sequence[Any]
 ) -> list[str] | None:
     """The columns of a table without pictures and sounds; None: everything."""
-    form = READERS.get(records.source.format)
+    form = FORMATS.get(records.source.format)
     if form is None or not form.is_columnar or reader.columns is None:
         return None
     return sorted(reader.columns | columns_without_media(head))

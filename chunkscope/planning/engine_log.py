@@ -12,7 +12,7 @@ from chunkscope.hardware.memory import Memory
 from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in
 from chunkscope.sources.base import Source
-from chunkscope.sources.streams import as_utf8, open_stream
+from chunkscope.sources.open import as_utf8, open_stream
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import dotted, release
 from chunkscope.vllm.log.facts import FIXED_SIZES, EngineFacts

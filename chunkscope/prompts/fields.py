@@ -18,7 +18,7 @@ from chunkscope.prompts.paths import (
     shorten,
 )
 from chunkscope.sources.base import DataError
-from chunkscope.sources.json_rows import begins_a_chat
+from chunkscope.sources.json_document import begins_a_chat
 
 _LEVELS = 4  # of objects and lists that are opened
 _ELEMENTS = 50  # of a list, where it is only looked at

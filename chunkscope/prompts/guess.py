@@ -39,7 +39,7 @@ from chunkscope.prompts.prompt import (
 )
 from chunkscope.prompts.traces import find_trace
 from chunkscope.sources.base import DataError
-from chunkscope.sources.json_rows import begins_a_chat
+from chunkscope.sources.json_document import begins_a_chat
 
 # Where conversations and request bodies are; these go before all texts.
 CHAT_FIELDS: tuple[Steps, ...] = (

@@ -90,7 +90,7 @@ def choose_prompt(
             source=records.source,
             format=records.format,
             records=head,
-            metadata=records.metadata,
+            metadata=dict(records.metadata),
             counts_texts=counts_texts,
             model=options.log_model,
         )

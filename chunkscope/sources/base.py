@@ -1,14 +1,14 @@
 """What every reader speaks of: a source, its records, and what was wrong with them.
 
-A *source* is one dataset: a file, a member of an archive, stdin or a hub dataset. A *reader*
-turns it into chunks of *records* (JSON values: a dict for most formats, a string for plain text),
-each with its position, so that a bad or a very long row can be looked up.
+A *source* is one dataset: a file, a member of an archive, stdin or a hub dataset. A
+*reader* turns it into chunks of *records* (JSON values: a dict for most formats, a
+string for plain text), each with its position, so that a bad or a very long row can be
+looked up.
 """
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,20 +16,22 @@ from typing import Any, NamedTuple
 from chunkscope.artefacts.note import Note
 from chunkscope.console import printable as printable
 from chunkscope.errors import InputError
+from chunkscope.sources.problems import hint_of, message_of
 
 # About how much data one chunk holds: large enough to keep the hot loops in C.
 CHUNK_BYTES = 1 << 20
-# No prompt is longer. A small compressed file may unpack to a line that would fill the memory.
+# No prompt is longer. A small compressed file may unpack to a line that would fill the
+# memory.
 MOST_ROW_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One dataset, or a part of it, found but not opened.
+    """One dataset, or a row group of it, found but not opened.
 
-    A source named on the command line by itself has no group; one found in a folder or an archive
-    has that folder (`data/reasoning`) or archive (`data/packs.zip`). Its format is "" where only
-    its content can tell.
+    A source named on the command line by itself has no group; one found in a folder or
+    an archive has that folder (`data/reasoning`) or archive (`data/packs.zip`). Its
+    format is "" where only its content can tell.
     """
 
     path: str
@@ -42,11 +44,7 @@ class Source:
     rendered: bool = False  # made for this run, by a harness's task
     url: str | None = None  # of a file on another machine
     is_read_once: bool = False  # standard input or another pipe: what was read is gone
-    part: range | None = None  # bytes of the file in which the rows begin that are read
-
-    @property
-    def part_bytes(self) -> int | None:
-        return self.bytes if self.part is None else len(self.part)
+    row_group: int | None = None  # of a Parquet file, if only that is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +60,7 @@ class ReadOptions:
 
 
 class Chunk(NamedTuple):
-    """Some consecutive records; `positions[i]` says where `records[i]` is, counted from 1."""
+    """Consecutive records; `positions[i]` is where `records[i]` is, counted from 1."""
 
     positions: Sequence[int]
     records: list[Any]
@@ -70,35 +68,25 @@ class Chunk(NamedTuple):
 
 
 class DataError(InputError):
-    """What is wrong with a row or a dataset: a code and values. `report/words` has the sentence."""
+    """What is wrong with a row or a dataset: a code and values.
+
+    `problems.py` has the sentence and the hint of each code; artefacts keep `note`.
+    """
 
     def __init__(self, code: str, **values: Any) -> None:
-        Exception.__init__(self, code)
-        self._values = values
+        for name, value in values.items():
+            if isinstance(value, str):
+                values[name] = printable(value)
+        self.note = Note(code=code, values=values)
+        super().__init__(message_of(self.note), hint=hint_of(self.note))
 
-    @property
-    def note(self) -> Note:
-        """As it can be written down, whoever wrote the values."""
-        shown = {
-            n: printable(v) if isinstance(v, str) else v
-            for n, v in self._values.items()
-        }
-        return Note(code=self.args[0], values=shown)
+    @classmethod
+    def from_note(cls, note: Note) -> "DataError":
+        return cls(note.code, **note.values)
 
-    def __getattr__(self, name: str) -> Any:
-        """What other errors have from the start is made when it is read."""
-        if name not in ("message", "hint", "__notes__"):
-            raise AttributeError(name)
-        words = import_module(
-            "chunkscope.report.words.problems"
-        )  # which knows of what is here
-        message, hint = words.message_and_hint(self.note)
-        return {"message": message, "hint": hint}.get(
-            name, [f"hint: {hint}"] * bool(hint)
-        )
-
-    def __str__(self) -> str:
-        return self.message
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its note, which it is made from."""
+        return DataError.from_note, (self.note,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +97,7 @@ class BadRow:
 
 @dataclass(slots=True)
 class Problems:
-    """Rows that could not be used: the first few, in order, with a reason; all of them a count."""
+    """Rows that could not be used: how many, and the first few with their reasons."""
 
     keep: int = 20
     count: int = 0
@@ -120,24 +108,36 @@ class Problems:
     ) -> None:
         """A row, or a part of what a log calls a sample."""
         self.count += 1
-        error = (
-            error if isinstance(error, DataError) else DataError("nested_too_deeply")
-        )
-        error = DataError("in_sample", **sample, reason=error.note) if sample else error
+        if isinstance(error, RecursionError):
+            error = DataError("nested_too_deeply")
+        if sample:
+            error = DataError("in_sample", **sample, reason=error.note)
         insort(self.rows, BadRow(position, error.note), key=attrgetter("position"))
         del self.rows[self.keep :]
 
 
-def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:
-    """Rows, each with its position and size, in chunks of about a megabyte."""
-    positions, records, size = list[int](), list[Any](), 0
-    for position, record, length in rows:
-        positions.append(position)
-        records.append(record)
-        size += length
+class Row(NamedTuple):
+    """A record, where it is, and about how many bytes it has."""
+
+    position: int
+    record: Any
+    size: int
+
+
+def in_chunks(rows: Iterable[Row]) -> Iterator[Chunk]:
+    """Rows in chunks of about a megabyte."""
+    positions: list[int] = []
+    records: list[Any] = []
+    size = 0
+    for row in rows:
+        positions.append(row.position)
+        records.append(row.record)
+        size += row.size
         if size >= CHUNK_BYTES:
             yield Chunk(positions, records)
-            positions, records, size = [], [], 0
+            positions = []
+            records = []
+            size = 0
     if records:
         yield Chunk(positions, records)
 
@@ -150,9 +150,11 @@ def unique_names(names: Iterable[str], mark: str) -> list[str]:
     """
     taken: dict[str, None] = {}
     for base in names:
-        name, copy = base, 2
+        name = base
+        copy = 2
         while name in taken:
-            name, copy = f"{base}{mark}{copy}", copy + 1
+            name = f"{base}{mark}{copy}"
+            copy += 1
         taken[name] = None
     return list(taken)
 

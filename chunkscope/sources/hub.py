@@ -1,81 +1,126 @@
 """Datasets on the Hugging Face hub, streamed through `datasets` (imported when needed).
 
-Nothing is downloaded beforehand. Without a network the local cache of `datasets` is read; it does
-that by itself, but only after half a minute of retries, so we look first whether the hub is there.
+Nothing is downloaded beforehand. Without a network the local cache of `datasets` is
+read. It does that by itself, but only after half a minute of retries, so we look first
+whether the hub is there.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.network import hub_problem
 from chunkscope.sources.base import Chunk, Source
-from chunkscope.sources.reader import Format, RecordReader, register
+from chunkscope.sources.input import Input
 from chunkscope.sources.remote import explaining
 
-_HUB_NAME = re.compile(
+_BATCH_ROWS = 256
+# hf:org/name:config@split
+_NAME = re.compile(
     r"hf:(?P<repo>[\w.-]+(/[\w.-]+)?)(:(?P<config>[^:@]+))?(@(?P<split>.+))?"
 )
+_lock = threading.Lock()  # the library's settings are those of the process
+
+
+@dataclass(frozen=True, slots=True)
+class HubName:
+    repo: str
+    config: str | None
+    split: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> "HubName":
+        match = _NAME.fullmatch(text)
+        if match is None:
+            raise UsageError(
+                f"not a hub dataset: {text}", hint="write hf:org/name:config@split"
+            )
+        repo = match["repo"]
+        if Path(repo).exists():  # a local folder, which `datasets` would take
+            repo = f"hf://datasets/{repo}"
+        return cls(repo, match["config"], match["split"])
 
 
 def hub_source(text: str) -> Source:
-    """The source for `hf:org/name:config@split`, by default of the test split or the next best."""
-    repo, config, split = _hub_name(text)
-    if split is None:
-        with explaining(text):
-            splits = _datasets().get_dataset_split_names(repo, config)
+    """The source for `hf:org/name:config@split`; without a split the test split."""
+    name = HubName.parse(text)
+    if name.split is None:
+        with explaining(text), hub_library() as library:
+            splits = library.get_dataset_split_names(name.repo, name.config)
         if not splits:
             raise InputError(
                 "the dataset has no splits", hint="name one: hf:org/name@split"
             )
-        likely = (split for split in ("test", "validation") if split in splits)
-        text = f"{text}@{next(likely, splits[0])}"
+        text = f"{text}@{likely_split(splits)}"
     return Source(name=text.removeprefix("hf:"), path=text, format="hub")
 
 
-def _hub_name(text: str) -> tuple[str, str | None, str | None]:
-    match = _HUB_NAME.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"not a hub dataset: {text}", hint="write hf:org/name:config@split"
-        )
-    repo = match[
-        "repo"
-    ]  # even if a local folder has its name, which `datasets` would take
-    repo = f"hf://datasets/{repo}" if Path(repo).exists() else repo
-    return repo, match["config"], match["split"]
+def likely_split(splits: Sequence[str]) -> str:
+    for split in ("test", "validation"):
+        if split in splits:
+            return split
+    return splits[0]
 
 
-def hub_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
+class HubRows:
     """A split batch by batch; pictures and sounds in it are never decoded."""
-    repo, config, split = _hub_name(reader.source.path)
-    with explaining(reader.source.path):
-        dataset = _datasets().load_dataset(repo, config, split=split, streaming=True)
-        wanted = [
-            name for name in dataset.column_names or () if columns and name in columns
-        ]
-        if wanted:
-            dataset = dataset.select_columns(wanted)
-        for table in dataset.with_format("arrow").iter(batch_size=256):
-            records, row = table.to_pylist(), reader.positions + 1
-            reader.positions += len(records)
-            yield Chunk(range(row, row + len(records)), records)
+
+    format = "hub"
+    unit = "row"
+    metadata: Mapping[str, Any] = {}
+
+    def __init__(self, source: Input) -> None:
+        self._path = source.source.path
+        name = HubName.parse(self._path)
+        with explaining(self._path), hub_library() as library:
+            self._dataset = library.load_dataset(
+                name.repo, name.config, split=name.split, streaming=True
+            )
+
+    def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
+        dataset = self._dataset
+        position = 1
+        with explaining(self._path):
+            names = dataset.column_names or ()
+            wanted = [name for name in names if name in (columns or ())]
+            if wanted:
+                dataset = dataset.select_columns(wanted)
+            for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
+                records = table.to_pylist()
+                yield Chunk(range(position, position + len(records)), records)
+                position += len(records)
 
 
-def _datasets() -> Any:
-    """The library, quiet, and told at once when there is no way to the hub."""
+@contextmanager
+def hub_library() -> Iterator[Any]:
+    """`datasets`, quiet, and offline when there is no way to the hub.
+
+    Its settings are those of the whole process, so they are put back afterwards.
+    """
     import datasets
+    import huggingface_hub.constants
 
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity_error()
-    if not datasets.config.HF_HUB_OFFLINE and hub_problem(datasets.config.HF_ENDPOINT):
-        import huggingface_hub.constants
-
-        datasets.config.HF_HUB_OFFLINE = True
-        huggingface_hub.constants.HF_HUB_OFFLINE = True
-    return datasets
-
-
-register(Format(name="hub", rows=hub_rows, is_columnar=True))
+    config = datasets.config
+    with _lock:
+        was_offline = config.HF_HUB_OFFLINE
+        was_hub_offline = huggingface_hub.constants.HF_HUB_OFFLINE
+        showed_progress = datasets.are_progress_bars_disabled() is False
+        verbosity = datasets.logging.get_verbosity()
+        try:
+            datasets.disable_progress_bars()
+            datasets.logging.set_verbosity_error()
+            if not was_offline and hub_problem(config.HF_ENDPOINT):
+                config.HF_HUB_OFFLINE = True
+                huggingface_hub.constants.HF_HUB_OFFLINE = True
+            yield datasets
+        finally:
+            config.HF_HUB_OFFLINE = was_offline
+            huggingface_hub.constants.HF_HUB_OFFLINE = was_hub_offline
+            datasets.logging.set_verbosity(verbosity)
+            if showed_progress:
+                datasets.enable_progress_bars()

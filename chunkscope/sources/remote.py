@@ -1,12 +1,13 @@
-"""Files on other machines, through fsspec: s3://, gs://, az://, hf://, https:// and what it knows.
+"""Files on other machines, through fsspec: s3://, gs://, az://, hf://, https://, ...
 
-Credentials, endpoints and proxies are found where the library of each place looks for them. Files
-are streamed: what was counted is forgotten.
+Credentials, endpoints and proxies are found where the library of each place looks for
+them. Files are streamed: what was counted is forgotten.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO
 
@@ -23,39 +24,64 @@ _AHEAD_BYTES = 4 << 20
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
 
 
-def remote_files(text: str) -> tuple[str, list[tuple[str, str, int | None]]]:
-    """The name of the folder that an address or a glob stands for, "" for a file; and the files
-    there, sorted: the address of each, its path below the folder, and its size.
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """`below` is its path below the folder that was named."""
 
-    A `?` or `[` is part of a web address, and rather of a key's name than of a pattern.
+    url: str
+    below: str
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFiles:
+    """What is behind an address; `folder` is "" where that is a file."""
+
+    folder: str
+    files: list[RemoteFile]
+
+
+def remote_files(address: str) -> RemoteFiles:
+    """The files behind the address of a file or a folder, or a glob; sorted.
+
+    Only `*` makes a glob: a `?` is part of a web address, and `[` rather of a key's
+    name than of a pattern.
     """
-    with explaining(without_secrets(text), is_search=True):
+    with explaining(without_secrets(address), is_search=True):
         from fsspec.core import url_to_fs
 
-        system, path = url_to_fs(text)
+        system, path = url_to_fs(address)
         system.invalidate_cache()  # of listings: a process may run for long
-        folder = (
-            path.split("*")[0].rpartition("/")[0] if "*" in text else path.rstrip("/")
-        )
-        root = PurePosixPath(folder).name or "/"
-        if "*" in text:
+        folder = path.rstrip("/")
+        name = PurePosixPath(folder).name or "/"
+        if "*" in address:
+            folder = path.split("*")[0].rpartition("/")[0]
+            name = PurePosixPath(folder).name or "/"
             infos = system.glob(path, detail=True)
-        elif (info := system.info(path))["type"] == "file":
-            infos, folder, root = {path: info}, path.rpartition("/")[0], ""
         else:
-            infos = system.find(path, detail=True)
+            info = system.info(path)
+            if info["type"] == "file":
+                folder = path.rpartition("/")[0]
+                name = ""
+                infos = {path: info}
+            else:
+                infos = system.find(path, detail=True)
+    scheme = address.split("://", 1)[0]
     files = []
-    for name, info in sorted(infos.items()):
-        below = name.removeprefix(folder).lstrip("/")
-        is_hidden = re.search(r"(^|/)\.", below)
-        if info["type"] != "file" or name.endswith("/") or is_hidden:
-            continue  # consoles make files called like a folder, to show it
-        url = name if "://" in name else f"{text.split('://', 1)[0]}://{name}"
-        # What is on the web is read from front to back: many servers send no parts of files.
-        files.append(
-            (url, below.split("?")[0], None if is_web(url) else info.get("size"))
-        )
-    return root, files
+    for key, info in sorted(infos.items()):
+        below = key.removeprefix(folder).lstrip("/")
+        # Consoles make files that are called like a folder, to show it.
+        if info["type"] != "file" or key.endswith("/") or _is_hidden(below):
+            continue
+        url = key if "://" in key else f"{scheme}://{key}"
+        # A file on the web is read from front to back: many servers send no parts.
+        size = None if is_web(url) else info.get("size")
+        files.append(RemoteFile(url, below.split("?")[0], size))
+    return RemoteFiles(name, files)
+
+
+def _is_hidden(below: str) -> bool:
+    return any(part.startswith(".") for part in below.split("/"))
 
 
 def is_web(url: str) -> bool:
@@ -63,81 +89,118 @@ def is_web(url: str) -> bool:
 
 
 def open_remote(url: str) -> IO[bytes]:
-    """A file of which some is read ahead; one on the web is read from front to back."""
-    with explaining(url):
-        from fsspec.core import url_to_fs
+    """A file of which some is read ahead; one on the web from front to back."""
+    from fsspec.core import url_to_fs
 
-        system, path = url_to_fs(url)
-        file: IO[bytes] = system.open(
-            path, "rb", block_size=0 if is_web(url) else _AHEAD_BYTES
-        )
+    system, path = url_to_fs(url)
+    block_size = 0 if is_web(url) else _AHEAD_BYTES
+    file: IO[bytes] = system.open(path, "rb", block_size=block_size)
     return file
 
 
-# --- what libraries say ---------------------------------------------------------------------------
+# --- what libraries say ---------------------------------------------------------------
 
 # By the names of exceptions, for their libraries may not be there.
-_CAUSES = {
-    "access": "NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError",
-    "network": "EndpointConnectionError ConnectTimeoutError ConnectionError ConnectError "
-    "TimeoutError ClientConnectorError gaierror",
+_NO_ACCESS = {
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "GoogleAuthError",
+    "PermissionError",
 }
-_NOT_FROM_THE_HUB = (
-    "ConnectionError TimeoutError HTTPError TransportError HfHubHTTPError "
-    "DatasetNotFoundError RepositoryNotFoundError GatedRepoError"
-)
+_NO_NETWORK = {
+    "EndpointConnectionError",
+    "ConnectTimeoutError",
+    "ConnectionError",
+    "ConnectError",
+    "TimeoutError",
+    "ClientConnectorError",
+    "gaierror",
+}
+_NOT_FROM_THE_HUB = {
+    "ConnectionError",
+    "TimeoutError",
+    "HTTPError",
+    "TransportError",
+    "HfHubHTTPError",
+    "DatasetNotFoundError",
+    "RepositoryNotFoundError",
+    "GatedRepoError",
+}
 
 
 @contextmanager
 def explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
-    """Errors of any library as ours: while files are looked for about the place, else a file."""
+    """Errors of any library as ours.
+
+    While files are looked for, a place without access is missing, not broken.
+    """
     try:
         yield
-    except (ChunkscopeError, GeneratorExit):
+    except ChunkscopeError:
         raise
-    except ImportError as error:
-        raise MissingError(
-            f"cannot read {shown}: {first_line(error)}",
-            hint="pip install 'chunkscope[remote]' brings the libraries for s3, gs and az",
-        ) from error
     except Exception as error:
-        raise explained(shown, error, is_search=is_search) from error
+        ours = explained(shown, error)
+        cause = ours.note.values.get("cause") if isinstance(ours, DataError) else None
+        if is_search and cause in ("access", "network"):
+            raise MissingError(ours.message, hint=ours.hint) from error
+        raise ours from error
 
 
-def explained(
-    shown: str, error: BaseException, *, is_search: bool = False
-) -> ChunkscopeError:
+def explained(shown: str, error: Exception) -> ChunkscopeError:
     """What a library said about a file or a dataset, as a sentence of ours."""
-    if not is_remote(shown) and not shown.startswith("hf:"):
-        return cannot_read(shown, error)
-    shown, words, chain = (
-        without_secrets(shown),
-        _QUERY.sub(r"\1", first_line(error)),
-        [error],
-    )
-    while is_remote(shown) and (up := chain[-1].__cause__ or chain[-1].__context__):
-        chain.append(up)
-    kinds = {kind.__name__ for one in chain for kind in type(one).__mro__}
-    causes = [cause for cause, names in _CAUSES.items() if kinds & {*names.split()}]
-    if not is_remote(shown):
-        # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
-        is_missing = (
-            kinds & {*_NOT_FROM_THE_HUB.split()} or "LocalEntryNotFoundError" in words
+    if isinstance(error, ChunkscopeError):
+        return error
+    if isinstance(error, ImportError):
+        return MissingError(
+            f"cannot read {shown}: {first_line(error)}",
+            hint="pip install 'chunkscope[remote]' brings the libraries for s3, gs, az",
         )
-        causes, is_search = (["hub"], True) if is_missing else (["dataset"], False)
-    elif isinstance(error, ValueError) and "rotocol" in words:
+    if shown.startswith("hf:"):
+        return _hub_error(shown, error)
+    if is_remote(shown):
+        return _remote_error(without_secrets(shown), error)
+    return cannot_read(shown, error)
+
+
+def _hub_error(shown: str, error: Exception) -> ChunkscopeError:
+    why = first_line(error)
+    is_missing = not _NOT_FROM_THE_HUB.isdisjoint(_class_names(error))
+    # It stands inside a sentence about files that were sought.
+    if is_missing or "LocalEntryNotFoundError" in why:
+        problem = DataError("cannot_read", path=shown, why=why, cause="hub")
+        return MissingError(problem.message, hint=problem.hint)
+    return DataError("cannot_read", path=shown, why=why, cause="dataset")
+
+
+def _remote_error(shown: str, error: Exception) -> ChunkscopeError:
+    why = _QUERY.sub(r"\1", first_line(error))
+    if isinstance(error, ValueError) and "rotocol" in why:
         return UsageError(
             f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https"
         )
-    elif any(
-        getattr(one, "status", 0) >= 500 for one in chain
-    ):  # https calls that "not found"
-        causes = []
-    elif isinstance(error, FileNotFoundError):
+    chain = _causes(error)
+    has_failed = any(getattr(cause, "status", 0) >= 500 for cause in chain)
+    # https calls a server's failure "not found" as well.
+    if isinstance(error, FileNotFoundError) and not has_failed:
         return DataError("not_there", path=shown)
-    problem = DataError(
-        "cannot_read", path=shown, why=words, cause=[*causes, "server"][0]
-    )
-    if is_search and causes:
-        return MissingError(problem.message, hint=problem.hint)
-    return problem
+    names = set()
+    for cause in chain:
+        names |= _class_names(cause)
+    cause_code = "server"
+    if not has_failed and not names.isdisjoint(_NO_ACCESS):
+        cause_code = "access"
+    elif not has_failed and not names.isdisjoint(_NO_NETWORK):
+        cause_code = "network"
+    return DataError("cannot_read", path=shown, why=why, cause=cause_code)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """An error and those that led to it."""
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(cause)
+    return chain
+
+
+def _class_names(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}

@@ -25,9 +25,9 @@ from chunkscope.prompts.options import SelectOptions, choose_prompt
 from chunkscope.prompts.prompt import Content as PromptContent
 from chunkscope.prompts.prompt import read_prompts
 from chunkscope.simulation.workload import Workload, single
+from chunkscope.sources.archive import close_archives
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.reader import RecordReader
-from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.verification.options import VerifyOptions

@@ -17,7 +17,7 @@ from chunkscope.prompts.options import SelectOptions, choose_field
 from chunkscope.prompts.prompt import read_prompts
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Problems, ReadOptions
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
 from tests.fuzz.helpers import damaged, explore, fine
 from tests.prompts.inspect_logs import event, sample

@@ -12,7 +12,7 @@ from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prompts.chat import Conversation
 from chunkscope.sources.base import ReadOptions
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from tests.prompts.helpers import read_log
 
 LM_EVAL = ("lm-eval-0.4.5", "lm-eval-0.4.13")

@@ -10,7 +10,7 @@ from chunkscope.prompts.options import SelectOptions, choose_field, choose_promp
 from chunkscope.prompts.prompt import LogReader, Prompt, PromptReader, read_prompts
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
 
 CHAT = [{"role": "user", "content": "hi"}]

@@ -18,7 +18,7 @@ from backports import zstd
 from chunkscope.errors import ChunkscopeError
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Problems, ReadOptions, Source
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -31,7 +31,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 @dataclass
 class Read:
-    """A source, read: its records and where they were, bad rows, and the error it ended in."""
+    """A source, read: records and where they were, bad rows, and the final error."""
 
     records: list[Any] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Read:
 def read(
     place: Path | str | Source, columns: list[str] | None = None, **options: Any
 ) -> Read:
-    """Everything in one source; a ChunkscopeError on the way is kept, any other is a bug."""
+    """Everything in one source; a ChunkscopeError is kept, any other is a bug."""
     result, problems, chosen = Read(), Problems(), ReadOptions(**options)
     source = (
         place

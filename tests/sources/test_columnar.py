@@ -8,7 +8,7 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import Problems, ReadOptions
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
 from tests.sources.helpers import read
 
@@ -97,7 +97,7 @@ def test_long_rows_come_in_small_chunks(tmp_path):
             assert max(sizes) <= 4
 
 
-# --- datasets.save_to_disk -------------------------------------------------------------------
+# --- datasets.save_to_disk ------------------------------------------------------------
 
 
 def save(folder, rows, shards=1):

@@ -125,7 +125,7 @@ def test_no_standard_input_is_an_empty_one(tmp_path: Path) -> None:
     assert subprocess.run(closed, cwd=tmp_path, check=False).returncode == 3
 
 
-# --- other machines --------------------------------------------------------------------------
+# --- other machines -------------------------------------------------------------------
 
 
 def test_web_addresses_are_read_and_keep_their_secrets(tmp_path: Path, lengths) -> None:
@@ -175,7 +175,7 @@ def test_a_file_that_is_cut_on_its_way_is_a_failure_and_the_others_count(
     assert (none.code, f"{address}/none.csv" in none.err) == (3, True)
 
 
-# --- hostile and broken input ----------------------------------------------------------------
+# --- hostile and broken input ---------------------------------------------------------
 
 
 def refused(place: Path, *words: str | Path, code: int = 3) -> str:

@@ -5,9 +5,9 @@ import fsspec
 import pytest
 
 from chunkscope.errors import InputError, MissingError
-from chunkscope.sources import remote
+from chunkscope.sources import hub, remote
 from chunkscope.sources.base import ReadOptions
-from chunkscope.sources.discovery import discover
+from chunkscope.sources.find import discover
 from tests.commands.helpers import analyze
 from tests.sources.helpers import read
 
@@ -26,7 +26,7 @@ def _without_a_network(monkeypatch, tmp_path):
 
 @pytest.fixture
 def cached(tmp_path):
-    """A dataset as `datasets` leaves it in its cache after it was loaded from the hub."""
+    """A dataset as `datasets` leaves it in its cache after loading it."""
 
     def build(splits, repo="org/mini_set"):
         datasets.disable_progress_bars()
@@ -85,6 +85,22 @@ def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(
     (tmp_path / "org" / "mini_set" / "test.jsonl").write_text('{"question": "local"}\n')
     monkeypatch.chdir(tmp_path)
     assert read("hf:org/mini_set@test").records[0]["question"] == "test 0"
+
+
+def test_a_hub_out_of_reach_changes_no_setting_of_the_process(cached, monkeypatch):
+    import huggingface_hub.constants
+
+    cached(["test"])
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "hub_problem", lambda _: "no network")
+    verbosity = datasets.logging.get_verbosity()
+
+    assert len(read("hf:org/mini_set@test").records) == 3
+
+    assert datasets.config.HF_HUB_OFFLINE is False
+    assert huggingface_hub.constants.HF_HUB_OFFLINE is False
+    assert datasets.logging.get_verbosity() == verbosity
 
 
 class AnswerError(FileNotFoundError):

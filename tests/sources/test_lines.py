@@ -3,20 +3,13 @@
 import gzip
 import json
 import os
-from itertools import pairwise
-from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from chunkscope.errors import InputError
-from chunkscope.sources import json_rows
-from chunkscope.sources.base import CHUNK_BYTES, Problems, ReadOptions, Source
-from chunkscope.sources.reader import RecordReader, split
-from chunkscope.sources.streams import open_stream
+from chunkscope.sources import json_document, jsonl
+from chunkscope.sources.base import CHUNK_BYTES, Source
+from chunkscope.sources.open import open_stream
 from tests.sources.helpers import PACKERS, read, read_bytes
 
 
@@ -94,7 +87,7 @@ def test_rows_on_the_edge_of_a_block_or_longer_than_one_stay_whole(sizes):
 
 
 def test_a_row_that_would_fill_the_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(json_rows, "MOST_ROW_BYTES", 1 << 20)
+    monkeypatch.setattr(jsonl, "MOST_ROW_BYTES", 1 << 20)
     error = read_bytes(
         "x.jsonl", gzip.compress(b'{"prompt": "' + b"a" * (8 << 20))
     ).error
@@ -114,7 +107,7 @@ def test_what_python_writes_beyond_json_and_odd_line_ends_inside_a_string_are_re
     }
 
 
-# --- plain text ---------------------------------------------------------------------------------
+# --- plain text -----------------------------------------------------------------------
 
 
 def test_a_text_file_is_one_prompt_or_each_line_that_is_not_blank(tmp_path):
@@ -134,7 +127,7 @@ def test_latin_1_is_a_bad_row_that_says_where(tmp_path):
     assert read(path, encoding="ascii", per_line=True).records == ["fine"]
 
 
-# -- compressed ------------------------------------------------------------------------------------
+# -- compressed ------------------------------------------------------------------------
 
 
 LONG_ROWS = b"".join(
@@ -161,70 +154,19 @@ def test_a_bomb_comes_out_in_bounded_pieces(tmp_path, suffix):
     path = tmp_path / f"x.txt.{suffix}"
     path.write_bytes(PACKERS[suffix](b"\0" * (32 << 20)))
     with open_stream(Source(path=path.name, file=path)) as stream:
-        sizes = [len(block) for block in iter(stream.read, b"")]
+        sizes = [len(block) for block in iter(lambda: stream.read1(), b"")]
     assert sum(sizes) == 32 << 20
     assert max(sizes) <= CHUNK_BYTES
 
 
-# -- parts, for tasks on other machines ------------------------------------------------------------
+def test_what_reads_a_stream_without_a_size_gets_all_of_it(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(b"a" * (3 * CHUNK_BYTES)))
+    with open_stream(Source(path=path.name, file=path)) as stream:
+        assert len(stream.read()) == 3 * CHUNK_BYTES
 
 
-def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
-    form = path.rpartition("/")[2].split(".")[1]
-    return Source(
-        name="x", group="", path=path, format=form, file=Path(path), bytes=size, **more
-    )
-
-
-def bytes_of(path: Path, start: int, end: int) -> bytes:
-    part = source(None, str(path), part=range(start, end))
-    with RecordReader(part, ReadOptions(), Problems()) as reader:
-        return b"".join(iter(lambda: reader.stream.read(7), b""))
-
-
-@given(
-    st.lists(st.sampled_from([b"\n", b"a", b"bc", b"defghij" * 3]), max_size=30),
-    st.sets(st.integers(1, 60), max_size=5),
-    st.booleans(),
-)
-def test_every_line_is_in_one_part(tmp_path_factory, parts, cuts, has_mark) -> None:
-    text = b"".join(parts)
-    path = tmp_path_factory.getbasetemp() / "lines.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + text if has_mark else text)
-    bounds = [0, *sorted(cuts), 1000]
-    pieces = [bytes_of(path, start, end) for start, end in pairwise(bounds)]
-    lines = [line for piece in pieces for line in piece.splitlines(keepends=True)]
-    assert lines == text.splitlines(keepends=True), "none is cut"
-
-
-def test_the_parts_of_a_file_hold_all_its_rows_in_order(tmp_path):
-    records = [{"q": f"{n}" * 50} for n in range(300)]
-    pq.write_table(
-        pa.Table.from_pylist(records), tmp_path / "x.parquet", row_group_size=20
-    )
-    lines = tmp_path / "x.jsonl"
-    lines.write_text("".join(f'{{"q": "{row["q"]}"}}\n' for row in records))
-    for path in (lines, tmp_path / "x.parquet"):
-        whole = source(path.stat().st_size, str(path))
-        parts = split(whole, whole.bytes // 5)
-        assert len(parts) > 4
-        assert [row for part in parts for row in read(part).records] == records
-        with RecordReader(whole, ReadOptions(), Problems()) as reader:
-            reader.head()
-            assert reader.is_divisible
-
-
-def test_only_large_files_that_have_places_to_begin_at_are_divided() -> None:
-    parts = [part.part for part in split(source(1000), 400)]
-    assert parts == [range(400), range(400, 800), range(800, 1000)]
-    assert len(split(source(1000, "x.parquet"), 400)) == 3
-    small = (source(400), source(None))
-    packed = (source(1000, "x.jsonl.gz"), source(1000, member="a.jsonl"))
-    for other in (*small, *packed, source(1000, "x.csv"), source(1000, rendered=True)):
-        assert split(other, 400) == [other]
-
-
-# -- documents -------------------------------------------------------------------------------------
+# -- documents -------------------------------------------------------------------------
 
 
 SHAPES = [
@@ -249,20 +191,7 @@ SHAPES = [
         id="chats as pandas writes them",
     ),
     pytest.param(
-        {
-            "columns": ["q", "n"],
-            "index": [0],
-            "data": [["a", 1], ["b", 2]],
-            "index_names": [None],
-        },
-        [{"q": "a", "n": 1}, {"q": "b", "n": 2}],
-        id="split as pandas writes it",
-    ),
-    pytest.param(
-        {"x1": {"q": "a"}, "x2": {"q": "b"}}, [{"q": "a"}, {"q": "b"}], id="by number"
-    ),
-    pytest.param(
-        {"x": {"query": ""}, "y": {"query": ""}}, [{"query": ""}] * 2, id="by name"
+        {"0": {"q": "a"}, "1": {"q": "b"}}, [{"q": "a"}, {"q": "b"}], id="by number"
     ),
     *(
         pytest.param(row, [row], id=f"one row: {row}")
@@ -306,7 +235,7 @@ def test_the_rows_are_found_in_any_shape(value, rows):
 def test_a_document_that_would_fill_the_memory_is_refused_and_lines_are_not(
     monkeypatch,
 ):
-    monkeypatch.setattr(json_rows, "MOST_DOCUMENT_BYTES", CHUNK_BYTES)
+    monkeypatch.setattr(json_document, "MOST_DOCUMENT_BYTES", CHUNK_BYTES)
     for value in ([{"q": "x" * 1000}] * 2000, {"rows": ["x" * 3 * CHUNK_BYTES]}):
         assert "x.json" in read_bytes("x.json", json.dumps(value)).error.message
     rows = b'{"q": "%s"}\n' % (b"x" * 100) * 20_000  # lines named .json: a row each

@@ -8,7 +8,7 @@ from typing import Any
 from chunkscope.prompts.chat.conversation import Content, Message, Part
 from chunkscope.prompts.paths import shorten, wrong_type
 from chunkscope.sources.base import DataError
-from chunkscope.sources.json_rows import role_of
+from chunkscope.sources.json_document import role_of
 
 MEDIA_PARTS = {
     "image_url": "image",

@@ -1,7 +1,7 @@
 """ShareGPT's turns: {"from": "human", "value": "hi"}."""
 
 from chunkscope.prompts.chat.conversation import Message
-from chunkscope.sources.json_rows import role_of
+from chunkscope.sources.json_document import role_of
 
 
 def is_sharegpt(message: Message) -> bool:

@@ -14,7 +14,7 @@ from chunkscope.prompts.harness import (
     opencompass,
 )
 from chunkscope.prompts.harness.log import HarnessLog, LogStart
-from chunkscope.sources.reader import Format, register
+from chunkscope.sources.formats import Format, LogRules, add_logs
 
 RECOGNISERS: tuple[Callable[[LogStart], HarnessLog | None], ...] = (
     inspect_log.recognise,
@@ -36,15 +36,23 @@ def recognise_log(start: LogStart) -> HarnessLog | None:
 
 
 # What `sources` cannot know of files: which belong to a harness, and how to read them.
-register(
-    Format(
-        name=inspect_file.FORMAT,
-        suffixes=(".eval",),
-        rows=inspect_file.inspect_rows,
-        claims_start=inspect_file.STARTS_LIKE_JSON.match,
-        claims_members=inspect_file.is_inspect_zip,
-        task_name=inspect_file.NAME,
-    ),
-    Format(task_name=lm_eval.SAMPLES_NAME, skip_reason=lm_eval.skip_reason),
-    Format(skip_reason=helm.skip_reason),
+add_logs(
+    formats=[
+        Format(
+            name=inspect_file.FORMAT,
+            suffixes=(".eval",),
+            open=inspect_file.InspectRows,
+            is_archive=True,
+        )
+    ],
+    rules=[
+        LogRules(
+            name=inspect_file.FORMAT,
+            claims_start=inspect_file.STARTS_LIKE_JSON.match,
+            claims_members=inspect_file.is_inspect_zip,
+            task_name=inspect_file.NAME,
+        ),
+        LogRules(task_name=lm_eval.SAMPLES_NAME, skip_reason=lm_eval.skip_reason),
+        LogRules(skip_reason=helm.skip_reason),
+    ],
 )

@@ -5,7 +5,7 @@ is one request; its position is the number of its sample.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,17 +13,20 @@ from typing import Any
 from chunkscope.prompts.harness.inspect_sample import InspectSample
 from chunkscope.prompts.harness.log import as_dict
 from chunkscope.prompts.paths import wrong_type
+from chunkscope.sources.archive import Archive
 from chunkscope.sources.base import (
     CHUNK_BYTES,
     Chunk,
     DataError,
     Problems,
+    Row,
     in_chunks,
     printable,
 )
-from chunkscope.sources.json_rows import json_rows, parse_value
-from chunkscope.sources.reader import RecordReader
-from chunkscope.sources.streams import Archive
+from chunkscope.sources.input import Input
+from chunkscope.sources.json_document import JsonDocument
+from chunkscope.sources.jsonl import parse_value
+from chunkscope.sources.open import read_whole
 
 FORMAT = "inspect"
 # `2026-11-15T12-57-21-00-00_gsm8k-agent_CFnjzaf7nWSxvEo8jGzffo`: the task is
@@ -63,13 +66,26 @@ class Call:
     bytes: int
 
 
-def inspect_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
+class InspectRows:
     """The requests in a log, in the order in which they were sent."""
-    is_zip = reader.source.format == FORMAT
-    reader.unit, reader.format = "sample", FORMAT
-    samples = zip_samples(reader) if is_zip else json_samples(reader)
-    calls = calls_in_order(samples, reader.problems, reader.source.path)
-    return in_chunks((call.sample, call.row, call.bytes) for call in calls)
+
+    format = FORMAT
+    unit = "sample"
+
+    def __init__(self, source: Input) -> None:
+        self._input = source
+        self._samples: ZipSamples | JsonSamples
+        if source.source.format == FORMAT:
+            self._samples = ZipSamples(source)
+        else:
+            self._samples = JsonSamples(source)
+        self.metadata = self._samples.metadata
+
+    def chunks(self, _: Sequence[str] | None = None) -> Iterator[Chunk]:
+        problems = self._input.problems
+        samples = self._samples.read()
+        calls = calls_in_order(samples, problems, self._input.source.path)
+        return in_chunks(Row(call.sample, call.row, call.bytes) for call in calls)
 
 
 def calls_in_order(
@@ -113,34 +129,52 @@ def calls_of(sample: SampleInFile, problems: Problems) -> Iterator[Call]:
         yield Call(sent_at, sample.number, row, sample.bytes // len(events))
 
 
-def json_samples(reader: RecordReader) -> Iterator[SampleInFile]:
-    for chunk in json_rows(reader, under="samples"):
-        sample_bytes = CHUNK_BYTES // len(chunk.records)
-        for number, content in zip(chunk.positions, chunk.records, strict=True):
-            yield SampleInFile(number, content, sample_bytes)
+class JsonSamples:
+    """The samples of a log that is one JSON document."""
+
+    def __init__(self, source: Input) -> None:
+        self._document = JsonDocument(source, under="samples")
+        self.metadata = self._document.metadata
+
+    def read(self) -> Iterator[SampleInFile]:
+        for chunk in self._document.chunks():
+            sample_bytes = CHUNK_BYTES // len(chunk.records)
+            for number, content in zip(chunk.positions, chunk.records, strict=True):
+                yield SampleInFile(number, content, sample_bytes)
 
 
-def zip_samples(reader: RecordReader) -> Iterator[SampleInFile]:
-    archive = Archive(reader.file, reader.source.path)
-    members = {printable(name): name for name in archive.sizes}
-    for name in HEADERS:
-        if name in members and not reader.metadata:
-            with suppress(DataError):  # damaged: the other one says the same
-                reader.metadata = as_dict(parse_value(unpack(reader, archive, name)))
-    names = [name for name in members if SAMPLE_MEMBER.fullmatch(name)]
-    for number, name in enumerate(names, start=1):
-        try:
-            data = unpack(reader, archive, members[name])
-            yield SampleInFile(number, parsed(name, data), len(data))
-        except DataError as error:
-            reader.problems.bad(number, error)
+class ZipSamples:
+    """The samples of a log that is a zip; a bad one is reported."""
 
+    def __init__(self, source: Input) -> None:
+        self._problems = source.problems
+        self._path = source.source.path
+        self._archive = Archive(source.file, self._path)
+        self._members = {printable(name): name for name in self._archive.sizes}
+        self.metadata = self._header()
 
-def unpack(reader: RecordReader, archive: Archive, name: str) -> bytes:
-    shown = f"{reader.source.path}/{printable(name)}"
-    data = archive.open(name, shown).read_whole(shown)
-    reader.bytes_taken = max(reader.bytes_taken, reader.file.tell())
-    return data
+    def _header(self) -> Mapping[str, Any]:
+        for name in HEADERS:
+            if name in self._members:
+                with suppress(DataError):  # damaged: the other one says the same
+                    header = as_dict(parse_value(self._unpacked(name)))
+                    if header:
+                        return header
+        return {}
+
+    def read(self) -> Iterator[SampleInFile]:
+        names = [name for name in self._members if SAMPLE_MEMBER.fullmatch(name)]
+        for number, name in enumerate(names, start=1):
+            try:
+                data = self._unpacked(name)
+                yield SampleInFile(number, parsed(name, data), len(data))
+            except DataError as error:
+                self._problems.bad(number, error)
+
+    def _unpacked(self, name: str) -> bytes:
+        shown = f"{self._path}/{name}"
+        with self._archive.open(self._members[name], shown) as stream:
+            return read_whole(stream, shown)
 
 
 def parsed(name: str, data: bytes) -> Any:

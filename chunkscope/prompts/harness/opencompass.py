@@ -17,7 +17,7 @@ from chunkscope.prompts.harness.log import (
     as_text,
 )
 from chunkscope.sources.base import DataError
-from chunkscope.sources.json_rows import begins_a_chat
+from chunkscope.sources.json_document import begins_a_chat
 
 HARNESS = "OpenCompass"
 GENERATED = {"origin_prompt", "prediction"}

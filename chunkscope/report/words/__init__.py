@@ -1,7 +1,7 @@
 """Sentences: the only place where a note (a code and values) becomes text.
 
-Each module has SENTENCES: by code a template, or a function of the values that returns the text. In
-a template `{rows:row}` is "3 rows", `{part:%}` a share, `{gain:+%}` a change, `{names}` a list or a
+Each module has SENTENCES: by code a template, or a function of the values that returns the text
+(those about bad data are in `sources/problems.py`). In a template `{rows:row}` is "3 rows", `{part:%}` a share, `{gain:+%}` a change, `{names}` a list or a
 number, `{names:and}` the first names of a list, `{how:words}` the sentence of another code, and
 `[more? and {more} more|alone]` the first text if the value `more` is there, else the second.
 """
@@ -15,12 +15,12 @@ from typing import Any
 
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, plural, share
+from chunkscope.sources import problems
 
 Template = str | Callable[..., str]
 _CHOICE = re.compile(r"\[(\w+)\?([^]|]*)\|?([^]]*)\]")
 MODULES = (
     "talk",
-    "problems",
     "data",
     "plan",
     "runs",
@@ -39,15 +39,6 @@ class _Words(Formatter):
                 if format_spec == "words"
                 else named(value, 3)
             )
-        if format_spec == "a":  # a type of JSON's
-            article = (
-                ""
-                if value in ("text", "null")
-                else "an "
-                if value == "object"
-                else "a "
-            )
-            return f"{article}{value}"
         if value is None or not format_spec:
             several = ", ".join(map(str, value)) if isinstance(value, list) else value
             return "-" if value is None else as_written(several)
@@ -60,6 +51,8 @@ class _Words(Formatter):
 
 def sentence(note: Note) -> str:
     """The note as text. KeyError for a code without a template, which is a bug."""
+    if note.code in problems.SENTENCES:
+        return problems.message_of(note)
     template = _template(note.code)
     if isinstance(template, str):
         chosen = _CHOICE.sub(

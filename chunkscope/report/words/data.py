@@ -8,7 +8,7 @@ from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.words import Template, named, sentence
-from chunkscope.report.words.problems import message_and_hint
+from chunkscope.sources.problems import hint_of
 
 LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 MOST_NOTES = 20
@@ -158,7 +158,7 @@ def bad_rows(profile: Profile) -> Iterator[str]:
         yield f"{plural(profile.skipped, 'bad row')} not counted (exit 0 with --skip-bad-rows)"
     for dataset in profile.datasets:
         if failure := dataset.failure:
-            _, hint = message_and_hint(failure)
+            hint = hint_of(failure)
             yield f"error: {dataset.name}: {sentence(failure)}" + (
                 f"\nhint: {hint}" * bool(hint)
             )

@@ -1,0 +1,193 @@
+"""What can be wrong with rows and datasets: a sentence and a hint for each code.
+
+The sentences are templates of `str.format`; the values are those of the error's note.
+"""
+
+from collections.abc import Mapping
+
+from chunkscope.artefacts.note import Fact, Note
+
+SENTENCES = {
+    # Rows of text and of tables.
+    "not_json": "not valid JSON at column {column:,}: {why}",
+    "not_json_at": "not valid JSON at line {line:,} column {column:,}: {why}",
+    "nested_too_deeply": "nested too deeply",
+    "not_utf8": "byte {place:,} (0x{byte:02x}) is not UTF-8 (set its encoding in "
+    "chunkscope.toml)",
+    "open_quote": "a quote is opened here and never closed (truncated?)",
+    "cells": "{cells:,} instead of {width:,} cells",
+    # Prompts.
+    "field_missing": 'field "{field}" is missing',
+    "no_way_to_field": 'field "{field}" is missing ({found} where {wanted} should be)',
+    "wrong_row": "the row is {found}, not {wanted}",
+    "wrong_type": 'field "{field}" is {found}, not {wanted}',
+    "object_not_text": 'field "{field}" is an object, not text: --template '
+    "'{{{{ {field} | tojson }}}}' counts it",
+    "choices": 'field "{field}" holds {count:,} choices instead of 2 to 26',
+    "not_a_length": 'field "{field}" is {given}, not a number of tokens',
+    "template_failed": "the template cannot be filled: {why}",
+    "not_blocks": 'field "{field}" is not a list of numbers',
+    "lone_surrogate": "the prompt holds a lone surrogate (\\ud800 to \\udfff): not "
+    "a character",
+    # Chats.
+    "no_messages": "the list of messages is empty",
+    "wrong_message": "message {message} is {found}, not an object",
+    "wrong_in_message": 'field "{field}" of message {message} is {found}, not {wanted}',
+    "unknown_role": 'message {message} has an unknown role "{role}"',
+    "unknown_part": "message {message} has a content part of type {type}",
+    "chat_not_read": "chats of {form} are not read: write them as OpenAI's messages",
+    "tools_not_read": 'BFCL\'s tools in "{field}" are not read: write OpenAI tools to '
+    '"tools"',
+    "unnamed_tool": "a tool has no function name",
+    "unknown_tool": "a tool is of type {type}, not function",
+    "kwarg_refused": '"{name}" is not allowed in chat_template_kwargs',
+    "field_refused": "{name} is not supported",
+    "template_refused": "the chat template refused it: {why}",
+    # Harness logs.
+    "no_sample": "not a sample of {harness}, which has {fields}",
+    "unequal_lists": "lists are empty or of different length: {names} have {counts}",
+    "agent_run": "an agent's run: the log has only the sum of its requests",
+    "in_sample": "sample {id} epoch {epoch}: {reason}",
+    "no_model_events": "no model events",
+    "refs_beyond": "input_refs {refs} are beyond {size:,} messages of events_data",
+    "points_nowhere": "{name} points nowhere",
+    "old_log": "logs of {version} are not read",
+    "several_models": "its requests went to several models: {models}",
+    "no_such_model": "it has no requests to {model}, but to {models}",
+    "only_results": "{path} holds lm-eval's results, not what it sent",
+    "no_samples": "{path} is an Inspect log without samples",
+    # Datasets.
+    "cannot_read": "cannot read {path}: {why}",
+    "not_there": "there is no {path}",
+    "bomb": "cannot read {path}: it unpacks to more than {times:,} times its size",
+    "too_long": "{path} is longer than {most:,} MB",
+    "not_a_document": "{path} is not a JSON document: {reason}",
+    "not_a_table": "{path} is not a table from line {line:,} on: {why}",
+    "lfs_pointer": "{path} is a Git LFS pointer, not the data",
+    "no_saved_files": "{path} lists no files of its folder",
+    "other_data": "{path} is {kind} data, not {format}",
+    "unknown_data": "cannot tell what {path} is ({kind}?)",
+    "no_field": 'no record has a field "{field}"',
+    "unknown_prompt": "name it with --field, --each or --template '{{{{ a }}}} "
+    "{{{{ b }}}}'; or --exclude it",
+    "likely": "is it --field {likely}? Or put it together with --template '{{{{ a }}}} "
+    "{{{{ b }}}}'",
+    "all_bad": "none of the {rows:,} rows of {path} could be used; {unit} "
+    "{position}: {reason}",
+    "no_chat_template": "{tokenizer} has no chat template, and this dataset is chat",
+    "template_not_jinja": "the chat template is not valid Jinja: {why} (line {line})",
+    "template_not_text": "the chat template is neither text nor a list of named "
+    "templates",
+    "no_default_template": "several chat templates, none called default: {names}",
+    "worker_died": "its worker died {times} times ({why})",
+    "another_size": "{path} has another size on the node that counts it",
+}
+
+# By cause, if there is one, else by code.
+HINTS = {
+    "old_log": "run the evaluation again with {oldest} or newer",
+    "several_models": "name the one to count: --log-model NAME",
+    "no_such_model": "--log-model takes one of these",
+    "only_results": "name the samples_*.jsonl next to it; lm-eval writes them with "
+    "--log_samples",
+    "no_samples": "was it run with --no-log-samples?",
+    "system": "see `ls -l {path}`",
+    "damage": "is it cut off, damaged or a Git LFS pointer? Fetch or write it again",
+    "server": "did the server fail, or is the file damaged? Run it again",
+    "access": "give credentials as the library for it takes them (for s3: "
+    "AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)",
+    "network": "is there a network, and is the address right (AWS_ENDPOINT_URL, a "
+    "proxy)?",
+    "hub": "check the name; a gated or private one needs HF_TOKEN; without a "
+    "network load it "
+    "beforehand (`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that "
+    "has it",
+    "dataset": "see the dataset's page for its configs and splits: "
+    "hf:org/name:config@split",
+    "not_there": "check the name; empty folders do not count",
+    "bomb": "it may be a decompression bomb: check where it comes from",
+    "room": "set TMPDIR to a folder with more room",
+    "too_long": "write its rows as JSON Lines (`jq -c '.[]'`), or set another "
+    "input_format",
+    "not_a_document": "is it cut off? Check it with `python -m json.tool`",
+    "not_a_table": "is a quote opened there and never closed?",
+    "lfs_pointer": "fetch the data with `git lfs pull`",
+    "no_saved_files": "save the dataset again",
+    "other_data": "see input_format and encoding in `chunkscope help config`",
+    "unknown_data": "it reads JSON, CSV, Parquet, Arrow and text; see `chunkscope "
+    "help formats`",
+    "no_field": "name another field; {option} NAME=... is for one dataset of several",
+    "no_fields": "expected objects with text in them",
+    "near": "did you mean {option} {near}?",
+    "unknown_prompt": "name it with --field, --each or --template '{{a}} {{b}}'; or "
+    "--exclude it",
+    "likely": "is it --field {likely}? Or put it together with --template '{{a}} "
+    "{{b}}'",
+    "all_bad": "is it another field (--field) or format (`chunkscope help config`)?",
+    "template_refused": "check the order of its roles, or count with --model or "
+    "--chat-template",
+    "not_json": "is it cut off, or is it a web page or Python's repr?",
+    "no_chat_template": "give --chat-template FILE, or count texts: --field "
+    "'messages[].content'",
+    "template_not_jinja": "give another one with --chat-template FILE",
+    "no_default_template": "give one with --chat-template FILE",
+    "worker_died": "was it out of memory? See `ray logs`, and count this file alone",
+}
+
+
+# The types of JSON that take an article.
+ARTICLES = {
+    "object": "an object",
+    "list": "a list",
+    "number": "a number",
+    "boolean": "a boolean",
+}
+
+
+def message_of(problem: Note) -> str:
+    """What is wrong, as a sentence; with the fields where one has to be chosen."""
+    values = {name: shown(value) for name, value in problem.values.items()}
+    for name in ("found", "wanted"):
+        if name in values:
+            values[name] = ARTICLES.get(str(values[name]), values[name])
+    message = SENTENCES[problem.code].format(**values)
+    if "field_table" in problem.values:
+        message += fields_of(problem.values)
+    return message
+
+
+def fields_of(values: Mapping[str, object]) -> str:
+    """The lines that list the fields of a dataset."""
+    table = values["field_table"]
+    lines = ["", "the fields are:"]
+    if isinstance(table, list) and table:
+        lines += [f"  {line}" for line in table]
+    else:
+        lines.append("  none")
+    if values["more"]:
+        lines.append(f"  ... and {values['more']} more")
+    return "\n".join(lines)
+
+
+def hint_of(problem: Note) -> str | None:
+    """What to do about it: by its cause, that of the first bad row, or its code."""
+    cause = problem.values.get("cause")
+    reason = problem.values.get("reason")
+    if cause is None and isinstance(reason, Note):
+        cause = reason.code
+    hint = HINTS.get(str(cause)) or HINTS.get(problem.code)
+    if hint is None:
+        return None
+    return hint.format(**problem.values)
+
+
+def shown(value: Fact | list[Fact] | Note) -> Fact:
+    """A value as it stands in a sentence."""
+    if isinstance(value, Note):
+        return message_of(value)
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    if value is None:
+        return "-"
+    return value
