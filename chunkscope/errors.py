@@ -25,7 +25,7 @@ class ChunkscopeError(Exception):
         self.message = message
         self.hint = hint
         if hint:
-            self.add_note(f"hint: {hint}")  # a traceback shows it, too
+            self.add_note(f"hint: {hint}")  # a traceback shows notes
 
 
 class GateBroken(ChunkscopeError):  # noqa: N818  (it is a verdict, not a mishap)
@@ -46,3 +46,11 @@ class MissingError(ChunkscopeError):
 
 class EngineError(ChunkscopeError):
     exit_code = 5
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of a library says, for our own sentence; at least its type."""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    return lines[0]

@@ -1,129 +1,128 @@
-"""Attention of a batch that holds pieces of several requests: each looks at its own past alone.
+"""Attention of a batch that holds pieces of several requests.
 
-All that a model does to one token at a time it does to the whole batch at once, which is what makes
-a chunk beside decodes cheap. Only attention has to know who is who, so only attention is replaced:
-piece by piece, with that request's keys and values, by the function the model would have called.
+A model computes everything else for all tokens of the batch at once, which is what
+makes a chunk beside decodes cheap. Only attention has to know which token belongs to
+which request, so only attention is replaced: each piece looks at the keys and values of
+its own request.
 """
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from chunkscope.errors import InputError
-from chunkscope.reference.batch import BatchPiece
-from chunkscope.reference.models import why_whole
+from chunkscope.reference.models import obstacles
 
 if TYPE_CHECKING:
     import torch
+    from transformers import DynamicCache, PreTrainedModel
 
 NAME = "chunkscope_pieces"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPiece:
+    """Tokens `start` to `end` of a request, computed together: a chunk, or a decode."""
+
+    cache: "DynamicCache"  # keys and values of the request's earlier tokens
+    start: int
+    end: int
+    in_batch: slice
+
+
 @contextmanager
-def by_piece(model: Any) -> Iterator[str]:
-    """Let a model's attention take pieces of requests; gives what it attends by otherwise."""
+def attention_by_piece(model: "PreTrainedModel") -> Iterator[None]:
+    """Let the attention of a model take pieces of several requests."""
     from transformers import AttentionInterface
 
-    config, before = model.config.get_text_config(), model.config._attn_implementation
-    if (why := why_whole(model)) is not None:
-        raise not_taken(model, why)
+    before = model.config._attn_implementation
+    obstacle = next(obstacles(model), None)
+    if obstacle is None and before == "eager":
+        obstacle = "its attention is its own (eager)"
+    if obstacle is not None:
+        raise not_taken(model, obstacle)
     AttentionInterface.register(NAME, batch_attention)
     model.set_attn_implementation(NAME)
     try:
-        if config._attn_implementation != NAME:
-            raise not_taken(model)
-        yield "eager" if before == "eager" else "sdpa"
+        if model.config.get_text_config()._attn_implementation != NAME:
+            raise not_taken(model, "its attention cannot be replaced")
+        yield
     finally:
         model.set_attn_implementation(before)
 
 
-def not_taken(model: Any, why: str = "its attention cannot be replaced") -> InputError:
+def not_taken(model: "torch.nn.Module", reason: str) -> InputError:
     return InputError(
-        f"the reference engine does not run {type(model).__name__}: {why}",
-        hint="it runs models with full or sliding attention: Llama, Qwen, Mistral, Gemma, GPT-2",
+        f"the reference engine does not run {type(model).__name__}: {reason}",
+        hint="it runs models with full or sliding attention: Llama, Qwen, Mistral, "
+        "Gemma, GPT-2",
     )
 
 
-def batch_attention(
-    module: Any,
+def batch_attention(  # noqa: PLR0913  (as transformers calls it)
+    module: "torch.nn.Module",
     query: "torch.Tensor",
     key: "torch.Tensor",
     value: "torch.Tensor",
-    attention_mask: Any,  # noqa: ARG001  (None: transformers makes no mask for a name like ours)
+    attention_mask: None,  # noqa: ARG001  (none is made for a name like ours)
     *,
     pieces: Sequence[BatchPiece] = (),
-    attends_by: str = "sdpa",
-    **options: Any,
+    **options: object,
 ) -> "tuple[torch.Tensor, None]":
-    """Called by every layer with what the batch asks and keeps: each [1, heads, tokens, .]."""
+    """What each layer calls, with tensors of [1, heads, tokens, size]."""
     import torch
+    from transformers import AttentionInterface
 
     if not pieces:
-        raise not_taken(module)
-    attend, window = _function(module, attends_by), _window(module)
-    parts = []
+        raise not_taken(module, "its attention cannot be replaced")
+    attend = AttentionInterface()["sdpa"]
+    window = window_of(module)
+    results = []
     for piece in pieces:
-        keys, values = piece.request.keep(
-            module.layer_idx,
-            piece.start,
-            key[:, :, piece.in_batch],
-            value[:, :, piece.in_batch],
+        keys, values = piece.cache.update(
+            key[:, :, piece.in_batch], value[:, :, piece.in_batch], module.layer_idx
         )
-        oldest = max(0, piece.start - window + 1) if window else 0
-        mask = _mask(piece, oldest, window, query, is_eager=attends_by == "eager")
-        seen = keys[:, :, oldest:], values[:, :, oldest:]
-        parts.append(
-            attend(module, query[:, :, piece.in_batch], *seen, mask, **options)[0]
+        oldest = 0
+        if window is not None:
+            oldest = max(0, piece.start - window + 1)
+        result, _ = attend(
+            module,
+            query[:, :, piece.in_batch],
+            keys[:, :, oldest:],
+            values[:, :, oldest:],
+            mask_of(piece, oldest, window, query.device),
+            **options,
         )
-    return torch.cat(parts, dim=1), None
+        results.append(result)
+    return torch.cat(results, dim=1), None
 
 
-def _mask(
-    piece: BatchPiece,
-    oldest: int,
-    window: int | None,
-    query: "torch.Tensor",
-    *,
-    is_eager: bool,
+def mask_of(
+    piece: BatchPiece, oldest: int, window: int | None, device: "torch.device"
 ) -> "torch.Tensor | None":
-    """Each token sees all earlier pieces, as far as its window goes, and its own up to itself.
+    """Which of the tokens from `oldest` on each token of the piece sees.
 
-    None where that goes without saying: of one token, and (but not to "eager") of a first piece.
+    None for the start of a request within the window, which torch masks faster by
+    itself.
     """
     import torch
 
-    count = piece.end - piece.start
-    fits = window is None or piece.end <= window
-    if count == 1 or (piece.start == 0 and fits and not is_eager):
+    if piece.start == 0 and (window is None or piece.end <= window):
         return None
-    queries = torch.arange(piece.start, piece.end, device=query.device)[:, None]
-    keys = torch.arange(oldest, piece.end, device=query.device)[None, :]
+    queries = torch.arange(piece.start, piece.end, device=device)[:, None]
+    keys = torch.arange(oldest, piece.end, device=device)[None, :]
     sees = keys <= queries
     if window is not None:
         sees &= keys > queries - window
-    if not is_eager:
-        return sees[None, None]
-    hidden = torch.finfo(query.dtype).min
-    return torch.zeros_like(sees, dtype=query.dtype).masked_fill(~sees, hidden)[
-        None, None
-    ]
+    return sees[None, None]
 
 
-def _window(module: Any) -> int | None:
-    """How far the layer looks back, itself included; None: as far as there is anything."""
+def window_of(module: "torch.nn.Module") -> int | None:
+    """How many tokens the layer looks back, the current one included; None: all."""
     config = module.config.get_text_config()
-    kinds = getattr(config, "layer_types", None)
-    is_full = kinds is not None and kinds[module.layer_idx] == "full_attention"
-    return None if is_full else getattr(config, "sliding_window", None)
-
-
-def _function(module: Any, name: str) -> Callable[..., Any]:
-    from transformers import AttentionInterface
-
-    if name == "eager":  # each model has its own
-        eager: Callable[..., Any] = sys.modules[
-            type(module).__module__
-        ].eager_attention_forward
-        return eager
-    return AttentionInterface()[name]  # type: ignore[no-any-return]
+    layer_types = getattr(config, "layer_types", None)
+    if layer_types and layer_types[module.layer_idx] == "full_attention":
+        return None
+    window: int | None = getattr(config, "sliding_window", None)
+    return window

@@ -1,20 +1,20 @@
-"""A continuous-batching engine over a transformers model, to see chunked prefill at work.
+"""A continuous-batching engine over a transformers model, to see chunks at work.
 
-It has no scheduler of its own: the loop and the scheduler of simulation/ decide every step, and
-where a simulation asks how long the step would take, the model computes it and the clock is read.
-So a run here takes the steps that `chunkscope simulate` predicts, and vLLM's scheduler would take.
+It has no scheduler of its own: the loop and the scheduler of simulation/ decide every
+step, and where a simulation asks how long the step would take, the model computes it
+and the clock is read. So a run here takes the steps that `chunkscope simulate`
+predicts, and vLLM's scheduler would take.
 """
 
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chunkscope.errors import InputError
 from chunkscope.models.shape import BLOCK_TOKENS
-from chunkscope.reference.attention import by_piece
-from chunkscope.reference.batch import BatchPiece, LiveRequest
+from chunkscope.reference.attention import BatchPiece, attention_by_piece
 from chunkscope.reference.models import context_of
 from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
@@ -28,13 +28,14 @@ from chunkscope.vllm.settings import KvPool, Settings
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
-ENGINE = Engine(release=release("0.30"))  # its scheduler decides every step
+ENGINE = Engine(release=release("0.30"))  # whose scheduler decides every step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """A prompt in tokens, and how many to answer: always so many, whatever they are."""
+    """A prompt in tokens, and the exact number of tokens to answer it with."""
 
     prompt: Sequence[int]
     output_tokens: int
@@ -42,13 +43,12 @@ class TokenRequest:
 
     @property
     def session(self) -> Session:
-        """As the scheduler sees it."""
         return single(len(self.prompt), self.output_tokens, self.arrival_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRun:
-    """What one setting did to the requests, which are in their order; all times are measured."""
+    """Measured times and answers of one setting, in the order of the requests."""
 
     run: SimulatedRun
     outputs: tuple[tuple[int, ...], ...]
@@ -58,160 +58,218 @@ class ReferenceRun:
     beyond_weights_bytes: int | None
 
 
-class ModelRunner:
-    """Where a simulation would look up how long a step takes, the model computes it: afterwards
-    every request that was due has its most likely token more.
+class LiveRequest:
+    """A request while it is answered."""
 
-    Time goes on while the model computes and stands still otherwise: nobody waits for an arrival.
+    def __init__(self, prompt: Sequence[int]) -> None:
+        self.tokens = list(prompt)  # the answer's follow
+        self.prompt_tokens = len(prompt)
+        self.answer_steps: list[int] = []  # by number, a step for each answer token
+        self.first_logits: torch.Tensor  # after the last prompt token
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop keys and values: it has ended, or will be read again from the start."""
+        from transformers import DynamicCache
+
+        self.cache = DynamicCache()
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        return tuple(self.tokens[self.prompt_tokens :])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledTokens:
+    """Tokens of a request in a step. `is_due`: the step gives its next token."""
+
+    request: LiveRequest
+    piece: BatchPiece
+    is_due: bool
+
+
+class ModelRunner:
+    """Computes each step that the scheduler decides, and tells how long that took.
+
+    Time stands still between steps: nobody waits for an arrival.
     """
 
     def __init__(
-        self, model: Any, requests: Sequence[LiveRequest], *, attends_by: str
+        self, model: "PreTrainedModel", requests: Sequence[LiveRequest]
     ) -> None:
-        self._model, self._requests, self._attends_by = model, requests, attends_by
+        self._model = model
+        self._requests = requests
 
     def __call__(self, step: Step) -> StepSeconds:
-        import torch
-
+        """Compute the step, after which each request that is due has its next token."""
         began = time.perf_counter()
         for state in step.preempted:
             self._requests[state.id].forget()
-        pieces = self._pieces(step)
-        with torch.inference_mode():
-            logits = self.forward(pieces)
-        for piece, row in zip((p for p in pieces if p.is_due), logits, strict=True):
-            request = piece.request
-            if piece.end == request.prompt_tokens:
-                request.first_logits = row
-            request.tokens.append(int(row.argmax()))
-            request.steps.append(step.number)
+        batch = self._batch(step)
+        due = [scheduled for scheduled in batch if scheduled.is_due]
+        for scheduled, logits in zip(due, self.forward(batch), strict=True):
+            request = scheduled.request
+            if scheduled.piece.end == request.prompt_tokens:
+                request.first_logits = logits
+            request.tokens.append(int(logits.argmax()))
+            request.answer_steps.append(step.number)
         for state in step.ended:
             self._requests[state.id].forget()
-        if self._model.device.type == "cuda":
-            torch.cuda.synchronize(self._model.device)
         seconds = time.perf_counter() - began
         return StepSeconds(gpu=seconds, prepare=0.0, launch=0.0, hand_out=0.0)
 
-    def _pieces(self, step: Step) -> list[BatchPiece]:
-        """All of a step. The scheduler has counted their tokens, and the next, as computed."""
-        pieces, place = [], 0
+    def _batch(self, step: Step) -> list[ScheduledTokens]:
+        """Decodes first, then chunks.
+
+        The scheduler counts the tokens of this step, and the next token of a request
+        that decodes, as computed already.
+        """
+        batch = []
+        place = 0
         for state in step.decoding:
             request = self._requests[state.id]
             end = len(request.tokens)
-            piece = BatchPiece(
-                request=request,
-                start=end - 1,
-                end=end,
-                in_batch=slice(place, place + 1),
-                is_due=True,
-            )
-            pieces.append(piece)
+            batch.append(scheduled_tokens(request, end - 1, end, place, is_due=True))
             place += 1
         for state, tokens in step.num_scheduled_tokens.items():
-            piece = BatchPiece(
-                request=self._requests[state.id],
-                start=state.num_computed_tokens - tokens,
-                end=state.num_computed_tokens,
-                in_batch=slice(place, place + tokens),
-                is_due=state.last_step == step.number,
+            request = self._requests[state.id]
+            end = state.num_computed_tokens
+            is_due = state.last_step == step.number
+            batch.append(
+                scheduled_tokens(request, end - tokens, end, place, is_due=is_due)
             )
-            pieces.append(piece)
             place += tokens
-        return pieces
+        return batch
 
-    def forward(self, pieces: Sequence[BatchPiece]) -> "torch.Tensor":
-        """Logits after the last token of each piece that is due, on the CPU."""
+    def forward(self, batch: Sequence[ScheduledTokens]) -> "torch.Tensor":
+        """Logits, on the CPU, after the last token of each request that is due."""
         import torch
 
         device = self._model.device
-        tokens = [token for p in pieces for token in p.request.tokens[p.start : p.end]]
-        positions = [position for p in pieces for position in range(p.start, p.end)]
-        last = [piece.in_batch.stop - 1 for piece in pieces if piece.is_due]
-        wanted = torch.tensor(
-            last or [0], device=device
-        )  # the head is not asked for others
-        logits = self._model(
-            input_ids=torch.tensor([tokens], device=device),
-            position_ids=torch.tensor([positions], device=device),
-            use_cache=False,  # requests keep their own
-            logits_to_keep=wanted,
-            pieces=pieces,
-            attends_by=self._attends_by,
-        ).logits[0]
-        return logits[: len(last)].float().cpu()
+        tokens: list[int] = []
+        positions: list[int] = []
+        last: list[int] = []
+        for scheduled in batch:
+            piece = scheduled.piece
+            tokens += scheduled.request.tokens[piece.start : piece.end]
+            positions += range(piece.start, piece.end)
+            if scheduled.is_due:
+                last.append(piece.in_batch.stop - 1)
+        # Where none is due, the head computes one row that is thrown away.
+        rows = torch.tensor(last or [0], device=device)
+        with torch.inference_mode():
+            output = self._model(
+                input_ids=torch.tensor([tokens], device=device),
+                position_ids=torch.tensor([positions], device=device),
+                use_cache=False,  # each request has its own
+                logits_to_keep=rows,
+                pieces=[scheduled.piece for scheduled in batch],
+            )
+            # A GPU computes in the background; copying to the CPU waits for it.
+            logits = output.logits[0].float().cpu()
+        return logits[: len(last)]
+
+
+def scheduled_tokens(
+    request: LiveRequest, start: int, end: int, place: int, *, is_due: bool
+) -> ScheduledTokens:
+    """Tokens `start` to `end` of a request, at a place in the batch."""
+    piece = BatchPiece(
+        cache=request.cache,
+        start=start,
+        end=end,
+        in_batch=slice(place, place + end - start),
+    )
+    return ScheduledTokens(request=request, piece=piece, is_due=is_due)
 
 
 def generate(
-    model: Any,
+    model: "PreTrainedModel",
     requests: Sequence[TokenRequest],
     settings: Settings,
     *,
     kv_cache_tokens: int | None = None,
 ) -> ReferenceRun:
-    """Answer all requests greedily, and measure it. By default all of them fit at once."""
+    """Answer all requests greedily, and measure it.
+
+    Without `kv_cache_tokens` all of them fit at once.
+    """
     from chunkscope.verification.inside.chunkscope_probe import PeakMemory
 
     if settings.enable_prefix_caching:
         raise InputError("the reference engine has no prefix caching")
-    live = [LiveRequest(request.prompt, request.output_tokens) for request in requests]
-    workload = workload_of(requests)
-    tokens = [len(request.prompt) + request.output_tokens for request in requests]
-    room = BLOCK_TOKENS * (1 + sum(-(-size // BLOCK_TOKENS) for size in tokens))
-    pool = KvPool(tokens=kv_cache_tokens or room)
+    live = [LiveRequest(request.prompt) for request in requests]
     model.eval()
-    with by_piece(model) as attends_by:
-        runner = ModelRunner(model, live, attends_by=attends_by)
+    with attention_by_piece(model):
         memory = PeakMemory()
         run = simulate(
-            workload,
+            workload_of(requests),
             settings,
             ENGINE,
-            runner,
+            ModelRunner(model, live),
             timeline=sys.maxsize,
-            kv_pool=pool,
+            kv_pool=KvPool(tokens=kv_cache_tokens or room_for(requests)),
             async_scheduling=False,  # steps are scheduled one by one
         )
-        peak, beyond = memory.peak_bytes(), memory.beyond_bytes()
-    ends = [
-        requests[0].arrival_s + step.start_s + step.duration_s for step in run.timeline
-    ]
+        peak_bytes = memory.peak_bytes()
+        beyond_weights_bytes = memory.beyond_bytes()
     return ReferenceRun(
         run=run,
-        outputs=tuple(tuple(one.tokens[one.prompt_tokens :]) for one in live),
-        answers=tuple(
-            Answer(
-                sent=request.arrival_s,
-                times=[ends[n] for n in one.steps],
-                counts=[1] * len(one.steps),
-            )
-            for request, one in zip(requests, live, strict=True)
-        ),
+        outputs=tuple(request.output for request in live),
+        answers=answers_of(requests, live, run),
         first_logits=tuple(request.first_logits for request in live),
-        peak_bytes=peak,
-        beyond_weights_bytes=beyond,
+        peak_bytes=peak_bytes,
+        beyond_weights_bytes=beyond_weights_bytes,
     )
 
 
-def workload_of(requests: Sequence[TokenRequest]) -> Workload:
+def room_for(requests: Sequence[TokenRequest]) -> int:
+    """KV cache tokens that hold all requests at once, and vLLM's null block."""
+    blocks = 1
+    for request in requests:
+        tokens = len(request.prompt) + request.output_tokens
+        blocks += -(-tokens // BLOCK_TOKENS)
+    return blocks * BLOCK_TOKENS
+
+
+def answers_of(
+    requests: Sequence[TokenRequest], live: Sequence[LiveRequest], run: SimulatedRun
+) -> tuple[Answer, ...]:
+    """When each token of each answer came: at the end of its step."""
+    ends = []
+    for step in run.timeline:
+        ends.append(requests[0].arrival_s + step.start_s + step.duration_s)
+    answers = []
+    for request, state in zip(requests, live, strict=True):
+        times = [ends[number] for number in state.answer_steps]
+        counts = [1] * len(times)
+        answers.append(Answer(sent=request.arrival_s, times=times, counts=counts))
+    return tuple(answers)
+
+
+def workload_of(requests: Sequence[TokenRequest], *, long_over: int = 0) -> Workload:
     return Workload(
         sessions=tuple(request.session for request in requests),
         seed=0,
         arrivals=GIVEN,
         task=Task.GENERATE,
+        long_over=long_over,
     )
 
 
 def settings_for(
-    model: Any, requests: Sequence[TokenRequest], *, chunk: int | None
+    model: "PreTrainedModel", requests: Sequence[TokenRequest], *, chunk: int | None
 ) -> Settings:
-    """`chunk` is the most a step reads of one prompt; of all it reads as much as there is."""
-    most = sum(
-        min(len(request.prompt), chunk or len(request.prompt)) for request in requests
-    )
-    return Settings(
+    """Settings under which a step reads at most `chunk` tokens of each prompt."""
+    step_tokens = 0
+    for request in requests:
+        prompt_tokens = len(request.prompt)
+        step_tokens += min(prompt_tokens, chunk or prompt_tokens)
+    settings = Settings(
         max_model_len=context_of(model),
         max_num_seqs=len(requests),
         long_prefill_token_threshold=chunk or 0,
         enable_chunked_prefill=True,
         enable_prefix_caching=False,
-    ).at_budget(most)
+    )
+    return settings.at_budget(step_tokens)

@@ -1,12 +1,17 @@
-"""Models for the reference engine: one from a folder, or a small random one made on the spot."""
+"""Models for the reference engine: one from a folder, or a small random one."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from chunkscope.errors import InputError, MissingError
+from chunkscope.errors import InputError, MissingError, first_line
 from chunkscope.tokenizers.reference import auto_tokenizer
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 TINY = "a random Llama"
+# Two million parameters: a step of 6,000 tokens takes two CPU cores about a second.
 TINY_SHAPE = {
     "vocab_size": 512,
     "hidden_size": 256,
@@ -15,41 +20,41 @@ TINY_SHAPE = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 32_768,
-    "initializer_range": 0.1,  # decisive: of flat logits rounding would choose the largest
+    # Large enough that one logit stands out; among flat ones rounding would decide.
+    "initializer_range": 0.1,
     "bos_token_id": None,
     "eos_token_id": None,
 }
-# Layers that keep a state hold no keys and values that a later chunk could look at.
-LAYERS = {"full_attention", "sliding_attention"}
-# Their own code goes on from a cache by one token at a time alone.
-ONE_BY_ONE = {"cpmant", "git", "moshi", "prophetnet"}
+# Layers of other types keep a state instead of keys and values, so that a later chunk
+# could not look at the tokens of an earlier one.
+LAYER_TYPES = {"full_attention", "sliding_attention"}
+# The code of these models continues from a cache with a single token only.
+SINGLE_TOKEN_MODELS = {"cpmant", "git", "moshi", "prophetnet"}
 ROPE_BY_LENGTH = {"dynamic", "longrope"}
 
 
-def load_torch(who: str) -> Any:
-    """The module; MissingError where it is not installed. `who` needs it: "chunkscope demo"."""
+def require_torch(feature: str) -> None:
+    """Raise MissingError, which names the extra, where torch is not installed."""
     try:
-        import torch
+        import torch  # noqa: F401
     except ImportError as error:
         raise MissingError(
-            f"{who} needs torch, which is not installed",
+            f"{feature} needs torch, which is not installed",
             hint="pip install 'chunkscope[torch]'",
         ) from error
-    return torch
 
 
-def tiny_model(seed: int = 0) -> Any:
-    """Two million parameters: a step of 6,000 tokens takes two CPU cores about a second."""
+def tiny_model(seed: int = 0) -> "PreTrainedModel":
     import torch
 
-    auto_tokenizer()  # transformers, told to give no advice
+    auto_tokenizer()  # imports transformers and silences its advice
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
-    return _placed(LlamaForCausalLM(LlamaConfig(**TINY_SHAPE)))
+    return on_fastest_device(LlamaForCausalLM(LlamaConfig(**TINY_SHAPE)))
 
 
-def load_model(name: str) -> Any:
+def load_model(name: str) -> "PreTrainedModel":
     """The model in a folder, on the GPU if there is one. Nothing is downloaded."""
     from chunkscope.verification.verify import has_weights
 
@@ -57,10 +62,10 @@ def load_model(name: str) -> Any:
     if not (folder / "config.json").is_file() or not has_weights(folder):
         raise MissingError(
             f"{name} is not a folder with a config.json and weights",
-            hint="`hf download ID --local-dir DIR` makes one; without --model a small random model "
-            "is used",
+            hint="`hf download ID --local-dir DIR` makes one; without --model a small "
+            "random model is used",
         )
-    auto_tokenizer()  # transformers, told to give no advice
+    auto_tokenizer()  # imports transformers and silences its advice
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
@@ -69,50 +74,59 @@ def load_model(name: str) -> Any:
         model = AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, dtype="auto"
         )
-    except Exception as error:  # whatever a damaged or foreign file provokes
-        first = next(iter(str(error).splitlines()), type(error).__name__)
+    except Exception as error:  # a damaged file can raise anything in transformers
         raise InputError(
-            f"transformers cannot load the model in {folder}: {first}"
+            f"transformers cannot load the model in {folder}: {first_line(error)}"
         ) from error
-    return _placed(model)
+    return on_fastest_device(model)
 
 
-def _placed(model: Any) -> Any:
+def on_fastest_device(model: "PreTrainedModel") -> "PreTrainedModel":
     import torch
 
-    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return model.to(device).eval()
 
 
-def context_of(model: Any) -> int | None:
-    """How many tokens a request may have in all, if the model says so."""
-    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return most if isinstance(most, int) and most > 0 else None
-
-
-def why_whole(model: Any) -> str | None:
-    """What keeps prompts of this model from being read in chunks; None: nothing does."""
-    config = model.config
-    text = config.get_text_config()
-    rope = getattr(text, "rope_parameters", None) or {}
-    ropes = [part for part in (rope, *rope.values()) if isinstance(part, dict)]
-    layers = sorted(set(getattr(text, "layer_types", None) or ()) - LAYERS)
-    ahead = getattr(text, "use_bidirectional_attention", None)
-    if config.output_attentions or config.output_hidden_states:
-        return "it returns attentions or hidden states of the whole prompt"
-    if config.is_encoder_decoder:
-        return "it is an encoder-decoder"
-    if layers or getattr(model, "_is_stateful", False):
-        return f"it has layers that keep a state ({', '.join(layers) or type(model).__name__})"
-    if config.model_type in ONE_BY_ONE:
-        return f"{config.model_type} cannot continue from its cache with several tokens"
-    if getattr(text, "is_causal", True) is False or ahead in (True, "all"):
-        return "its tokens look ahead"
-    if any(part.get("rope_type") in ROPE_BY_LENGTH for part in ropes):
-        return "its rotary embedding depends on the length of the whole prompt"
-    if any("mrope_section" in part for part in ropes):
-        return "it computes positions from the whole prompt"
-    if getattr(model, "pooler", None) is not None or (
-        model.base_model is not model and not model.can_generate()
-    ):
-        return f"{type(model).__name__} gives one answer for the whole prompt"
+def context_of(model: "PreTrainedModel") -> int | None:
+    """The most tokens that a prompt and its answer may have, if the model says so."""
+    config = model.config.get_text_config()
+    tokens = getattr(config, "max_position_embeddings", None)
+    if isinstance(tokens, int) and tokens > 0:
+        return tokens
     return None
+
+
+def obstacles(model: "PreTrainedModel") -> Iterator[str]:
+    """Reasons why prompts of this model cannot be read in chunks."""
+    config = model.config
+    text_config = config.get_text_config()
+    layer_types = set(getattr(text_config, "layer_types", None) or ())
+    if config.output_attentions or config.output_hidden_states:
+        yield "it returns attentions or hidden states of the whole prompt"
+    if config.is_encoder_decoder:
+        yield "it is an encoder-decoder"
+    if layer_types - LAYER_TYPES:
+        names = ", ".join(sorted(layer_types - LAYER_TYPES))
+        yield f"it has layers that keep a state ({names})"
+    if getattr(model, "_is_stateful", False):
+        yield "its layers keep a state"
+    if config.model_type in SINGLE_TOKEN_MODELS:
+        yield f"{config.model_type} cannot continue from its cache with several tokens"
+    if getattr(text_config, "is_causal", True) is False:
+        yield "its tokens look ahead"
+    if getattr(text_config, "use_bidirectional_attention", None) in (True, "all"):
+        yield "its tokens look ahead"
+    if not model.can_generate():
+        yield f"{type(model).__name__} does not generate text"
+    yield from rope_obstacles(getattr(text_config, "rope_parameters", None) or {})
+
+
+def rope_obstacles(parameters: dict[str, object]) -> Iterator[str]:
+    """The same for rotary embeddings, whose parameters may stand by layer type."""
+    by_layer_type = [value for value in parameters.values() if isinstance(value, dict)]
+    for rope in [parameters, *by_layer_type]:
+        if rope.get("rope_type") in ROPE_BY_LENGTH:
+            yield "its rotary embedding depends on the length of the whole prompt"
+        if "mrope_section" in rope:
+            yield "it computes positions from the whole prompt"

@@ -1,4 +1,4 @@
-"""Small random models of several families, made in code, and what they answer by themselves."""
+"""Small random models of several families, and what they answer by themselves."""
 
 import random
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any
 
 VOCABULARY = 128
 WINDOW = 16
+ROUNDINGS = 256  # of the largest logit
 SMALL = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -56,14 +57,14 @@ def model_of(family: str, attention: str | None = None) -> Any:
 
     kind, options = FAMILIES[family]
     torch.manual_seed(0)
-    given = {"attn_implementation": attention} if attention else {}
     config = AutoConfig.for_model(kind, **options)
-    return AutoModelForCausalLM.from_config(config, **given).eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+    return model.eval()
 
 
 def prompt_of(tokens: int, seed: int = 0) -> list[int]:
-    chance = random.Random(f"{seed} {tokens}")
-    return [chance.randrange(3, VOCABULARY) for _ in range(tokens)]
+    generator = random.Random(f"{seed} {tokens}")
+    return [generator.randrange(3, VOCABULARY) for _ in range(tokens)]
 
 
 def unchunked(model: Any, tokens: Sequence[int]) -> Any:
@@ -84,7 +85,7 @@ def greedy(model: Any, prompt: Sequence[int], count: int) -> tuple[int, ...]:
 
 
 def rounding(model: Any, logits: Any) -> float:
-    """How far sums may be apart that were added up in another order: some hundred roundings."""
+    """How far apart sums may be that were added up in another order."""
     import torch
 
-    return 256 * torch.finfo(model.dtype).eps * float(logits.abs().max())
+    return ROUNDINGS * torch.finfo(model.dtype).eps * float(logits.abs().max())

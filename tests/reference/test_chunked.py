@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from chunkscope.errors import UsageError  # noqa: E402
-from chunkscope.reference.chunked import ChunkedMemory, chunked  # noqa: E402
+from chunkscope.reference.chunked import ChunkingStats, chunked  # noqa: E402
 from tests.build import MIXED, SHORT, plan, profile  # noqa: E402
-from tests.reference.small_models import FAMILIES, model_of, prompt_of, rounding  # noqa: E402
+from tests.reference.small_models import (  # noqa: E402
+    FAMILIES,
+    model_of,
+    prompt_of,
+    rounding,
+)
 
 pytestmark = pytest.mark.real
 
@@ -21,8 +26,8 @@ LENGTH = 90
 
 
 @pytest.fixture(autouse=True)
-def _undone() -> Iterator[None]:
-    """Small models are made once for all tests."""
+def _undo() -> Iterator[None]:
+    """The tests share their models."""
     yield
     for family in FAMILIES:
         if hasattr(model_of(family), "chunking"):
@@ -33,29 +38,54 @@ def ids_of(length: int = LENGTH, sequences: int = 1) -> Any:
     return torch.tensor([prompt_of(length, seed) for seed in range(sequences)])
 
 
-def is_close(model: Any, one: Any, other: Any) -> bool:
-    return torch.allclose(one, other, rtol=0, atol=rounding(model, other))
+def assert_close(model: Any, logits: Any, expected: Any) -> None:
+    torch.testing.assert_close(logits, expected, rtol=0, atol=rounding(model, expected))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_logits_and_greedy_tokens_stay_the_same(family: str) -> None:
-    model, ids = model_of(family), ids_of(sequences=2)
-    mask = torch.ones_like(ids)
-    with torch.inference_mode():
-        whole = model(ids).logits
-        greedy = {"attention_mask": mask, "max_new_tokens": 6, "do_sample": False}
-        answer = model.generate(ids, **greedy)
-        chunked(model, threshold=40, chunk=32)
-        assert is_close(model, model(ids).logits, whole)
-        assert is_close(model, model(ids, logits_to_keep=1).logits, whole[:, -1:])
-        kept = model(input_ids=ids, attention_mask=mask, logits_to_keep=40).logits
-        assert is_close(model, kept, whole[:, -40:])
-        assert torch.equal(model.generate(ids, **greedy), answer)
+@pytest.mark.parametrize(
+    ("keep", "first"),
+    [
+        pytest.param(0, 0, id="logits of all tokens"),
+        pytest.param(1, -1, id="of the last one"),
+        pytest.param(40, -40, id="of more than the last chunk"),
+        pytest.param(500, 0, id="of more than there are"),
+    ],
+)
+@torch.no_grad()
+def test_logits_stay_the_same(family: str, keep: int, first: int) -> None:
+    model = model_of(family)
+    ids = ids_of(sequences=2)
+    whole = model(ids).logits
+
+    chunked(model, threshold=40, chunk=32)
+    output = model(input_ids=ids, logits_to_keep=keep)
+
+    assert_close(model, output.logits, whole[:, first:])
+    assert model.chunking.stats.chunks_processed == 3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_greedy_answers_stay_the_same(family: str) -> None:
+    model = model_of(family)
+    ids = ids_of(sequences=2)
+    options = {
+        "attention_mask": torch.ones_like(ids),
+        "max_new_tokens": 6,
+        "do_sample": False,
+    }
+    answer = model.generate(ids, **options)
+
+    chunked(model, threshold=40, chunk=32)
+
+    assert torch.equal(model.generate(ids, **options), answer)
     stats = model.chunking.stats
-    assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (
-        8,
-        8,
-        12,
+    assert stats == ChunkingStats(
+        total_sequences=2,
+        chunked_sequences=2,
+        chunks_processed=3,
+        seconds=stats.seconds,
     )
     assert stats.seconds > 0
 
@@ -63,134 +93,193 @@ def test_logits_and_greedy_tokens_stay_the_same(family: str) -> None:
 @given(
     length=st.integers(2, 120), chunk=st.integers(1, 130), threshold=st.integers(1, 130)
 )
-def test_so_they_do_for_any_length_and_chunk(
+@torch.no_grad()
+def test_logits_stay_the_same_for_any_length_and_chunk(
     length: int, chunk: int, threshold: int
 ) -> None:
-    model, ids = model_of("Llama"), ids_of(length)
-    with torch.inference_mode():
-        whole = model(ids).logits
-        chunked(model, threshold=threshold, chunk=chunk)
-        output = model(ids)
-    size = min(chunk, threshold)
-    is_cut = threshold < length and size < length
-    assert is_close(model, output.logits, whole)
-    assert model.chunking.stats.chunks_processed == (
-        -(-length // size) if is_cut else 0
-    )
-    assert output.past_key_values.get_seq_length() == length
+    model = model_of("Llama")
+    ids = ids_of(length)
+    whole = model(ids).logits
+
+    chunked(model, threshold=threshold, chunk=chunk)
+    output = model(ids)
+    chunks = model.chunking.stats.chunks_processed
     model.chunking.undo()
 
+    assert_close(model, output.logits, whole)
+    assert output.past_key_values.get_seq_length() == length
+    size = min(chunk, threshold)
+    if threshold < length and size < length:
+        assert chunks == -(-length // size)
+    else:
+        assert chunks == 0
 
-def test_padded_prompts_and_second_turns_stay_the_same() -> None:
-    model, ids = model_of("Llama"), ids_of(sequences=2)
+
+@pytest.fixture
+def padded() -> dict[str, Any]:
+    """Two prompts, one of them padded on the left, as generate wants it."""
+    ids = ids_of(sequences=2)
     mask = torch.ones_like(ids)
-    mask[0, :37] = 0  # padded on the left, as generate wants it
-    turn = ids_of(50, 2)
-    with torch.inference_mode():
+    mask[0, :37] = 0
+    return {"input_ids": ids, "attention_mask": mask}
 
-        def answers() -> list[Any]:
-            first = model(ids, attention_mask=mask)
-            both = torch.cat([mask, torch.ones_like(turn)], dim=1)
-            cache = first.past_key_values
-            second = model(
-                turn, attention_mask=both, past_key_values=cache, logits_to_keep=1
-            )
-            sampled = {"max_new_tokens": 5, "num_beams": 2, "do_sample": False}
-            beams = model.generate(ids, attention_mask=mask, **sampled)
-            return [first.logits[:, -1], second.logits[:, -1], beams.float()]
 
-        expected = answers()
-        chunked(model, threshold=40, chunk=32)
-        for one, other in zip(answers(), expected, strict=True):
-            assert is_close(model, one, other)
-    assert model.chunking.stats.chunked_sequences == 6
+@torch.no_grad()
+def test_padded_prompts_stay_the_same(padded: dict[str, Any]) -> None:
+    model = model_of("Llama")
+    whole = model(**padded).logits[:, -1]
+
+    chunked(model, threshold=40, chunk=32)
+
+    assert_close(model, model(**padded).logits[:, -1], whole)
+    assert model.chunking.stats.chunked_sequences == 2
+
+
+def second_turn(model: Any, first_turn: dict[str, Any]) -> Any:
+    """The logits after a second prompt that goes on from the cache of the first."""
+    ids = ids_of(50, 2)
+    mask = torch.cat([first_turn["attention_mask"], torch.ones_like(ids)], dim=1)
+    cache = model(**first_turn).past_key_values
+    output = model(ids, attention_mask=mask, past_key_values=cache, logits_to_keep=1)
+    return output.logits
+
+
+@torch.no_grad()
+def test_second_turns_stay_the_same(padded: dict[str, Any]) -> None:
+    model = model_of("Llama")
+    whole = second_turn(model, padded)
+
+    chunked(model, threshold=40, chunk=32)
+
+    assert_close(model, second_turn(model, padded), whole)
+    assert model.chunking.stats.chunked_sequences == 4
+
+
+@torch.no_grad()
+def test_beams_stay_the_same(padded: dict[str, Any]) -> None:
+    model = model_of("Llama")
+    options = {"max_new_tokens": 5, "num_beams": 2, "do_sample": False}
+    answer = model.generate(**padded, **options)
+
+    chunked(model, threshold=40, chunk=32)
+
+    assert torch.equal(model.generate(**padded, **options), answer)
+    assert model.chunking.stats.chunks_processed == 3
 
 
 @pytest.mark.parametrize(
-    ("threshold", "chunks"), [(100, 10), (700, 2)]
-)  # 512 under 4K tokens
-def test_without_a_chunk_it_is_by_length_and_never_over_the_threshold(
-    threshold, chunks
-) -> None:
+    ("threshold", "chunks"),
+    [
+        pytest.param(100, 10, id="never over the threshold"),
+        pytest.param(700, 2, id="512 under 4K tokens"),
+    ],
+)
+@torch.no_grad()
+def test_without_a_chunk_it_is_by_length(threshold: int, chunks: int) -> None:
     model = chunked(model_of("Llama"), threshold=threshold)
-    with torch.inference_mode():
-        model(ids_of(950), logits_to_keep=1)
+    model(ids_of(950), logits_to_keep=1)
+
     assert model.chunking.stats.chunks_processed == chunks
 
 
-def test_short_prompts_pass_and_are_counted_but_steps_are_not() -> None:
+@torch.no_grad()
+def test_short_prompts_stay_whole_and_are_counted_but_decodes_are_not() -> None:
     model = chunked(model_of("Llama"), threshold=40)
-    with torch.inference_mode():
-        model(ids_of(40, 3))
-        model(ids_of(1))
-    stats = model.chunking.stats
-    assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (
-        3,
-        0,
-        0,
-    )
-    assert (stats.chunked_sequences, stats.seconds) == (0, 0)
+    model(ids_of(40, 3))
+    model(ids_of(1))
+
+    assert model.chunking.stats == ChunkingStats(total_sequences=3)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         pytest.param({"use_cache": False}, id="no cache"),
         pytest.param({"output_hidden_states": True}, id="hidden states"),
         pytest.param({"labels": ids_of()}, id="a loss"),
         pytest.param(
-            {"attention_mask": torch.ones(1, 1, LENGTH, LENGTH)}, id="a mask of its own"
+            {"attention_mask": torch.ones(1, 1, LENGTH, LENGTH)}, id="a custom mask"
         ),
         pytest.param({"logits_to_keep": torch.tensor([3])}, id="some tokens"),
     ],
 )
-def test_what_cannot_be_cut_stays_whole_with_one_warning(asked: dict[str, Any]) -> None:
+@torch.no_grad()
+def test_what_cannot_be_cut_stays_whole_with_one_warning(
+    options: dict[str, Any],
+) -> None:
     model = model_of("Llama")
-    with torch.inference_mode():
-        whole = model(ids_of(), **asked)
-        chunked(model, threshold=40, chunk=32)
-        with pytest.warns(UserWarning, match="whole") as warned:
-            again = [model(ids_of(), **asked) for _ in range(2)]
-    assert len(warned) == 1
-    assert torch.equal(again[0].logits, whole.logits)
+    whole = model(ids_of(), **options).logits
+
+    chunked(model, threshold=40, chunk=32)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outputs = [model(ids_of(), **options) for _ in range(2)]
+
+    for output in outputs:
+        assert torch.equal(output.logits, whole)
+    assert "whole" in str(caught[0].message)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__, "the caller's line is named"
     assert model.chunking.stats.chunked_sequences == 0
 
 
-def test_the_documented_call_saves_memory_and_a_call_that_costs_some_says_so() -> None:
-    """Resident memory of a CPU wavers by tens of megabytes; the scores of this take hundreds."""
-    model = chunked(model_of("Llama", "eager"), threshold=64, chunk=64)
-    saved = model.chunking.measure(ids_of(1_000, 8), logits_to_keep=1)
-    assert saved.saved_bytes == saved.whole_bytes - saved.chunked_bytes
-    assert saved.saved_bytes > 0
-    assert "logits_to_keep" not in repr(saved)
-    assert "logits_to_keep" in repr(ChunkedMemory(whole_bytes=1, chunked_bytes=2))
+@torch.no_grad()
+def test_a_tuple_that_was_asked_for_is_given() -> None:
+    model = chunked(model_of("Llama"), threshold=40)
+    with pytest.warns(UserWarning, match="return_dict"):
+        assert type(model(ids_of(), return_dict=False)) is tuple
 
 
-def test_wrapping_again_replaces_and_undo_leaves_the_model_as_it_was() -> None:
+def test_chunking_again_replaces_the_first() -> None:
     model = model_of("Llama")
-    before = set(model.__dict__)
     chunked(chunked(model, threshold=40), threshold=64)
+
     assert model.chunking.threshold == 64
-    model.chunking.undo()
-    assert set(model.__dict__) == before
 
 
-def test_the_threshold_is_that_of_a_plan_or_a_profile() -> None:
-    planned, lengths = plan(MIXED), profile(data=MIXED)
+def test_undo_restores_the_model() -> None:
     model = model_of("Llama")
-    assert chunked(model, plan=planned).chunking.threshold == planned.decision.threshold
-    assert (
-        chunked(model, profile=lengths).chunking.threshold == planned.decision.threshold
-    )
-    off = chunked(model, profile=profile(data=SHORT))
-    with torch.inference_mode(), warnings.catch_warnings():
+    before = model.forward
+    chunked(chunked(model, threshold=40), threshold=64)
+    model.chunking.undo()
+
+    assert model.forward == before
+    assert not hasattr(model, "chunking")
+
+
+def test_undo_keeps_a_forward_that_somebody_else_has_set() -> None:
+    """As accelerate does for a model with device_map."""
+    model = model_of("GPT-2")
+    model.forward = hooked = lambda **inputs: inputs
+    try:
+        chunked(model, threshold=40).chunking.undo()
+        assert model.forward is hooked
+    finally:
+        del model.forward
+
+
+def test_the_threshold_can_be_a_plans_or_a_profiles() -> None:
+    model = model_of("Llama")
+    planned = plan(MIXED)
+
+    by_plan = chunked(model, plan=planned).chunking.threshold
+    by_profile = chunked(model, profile=profile(data=MIXED)).chunking.threshold
+
+    assert by_plan == by_profile == planned.decision.threshold
+
+
+@torch.no_grad()
+def test_mode_off_leaves_prompts_whole_without_a_warning() -> None:
+    model = chunked(model_of("Llama"), profile=profile(data=SHORT))
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
-        off(ids_of())
-    assert off.chunking.stats.chunked_sequences == 0
+        model(ids_of())
+
+    assert model.chunking.stats.chunked_sequences == 0
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("options", "named"),
     [
         ({}, "profile"),
         ({"threshold": 8, "profile": "profile.json"}, "profile"),
@@ -198,8 +287,11 @@ def test_the_threshold_is_that_of_a_plan_or_a_profile() -> None:
         ({"threshold": 8, "chunk": "by-length"}, "chunk"),
     ],
 )
-def test_bad_input_is_a_clear_sentence(asked: dict[str, Any], named: str) -> None:
+def test_bad_input_is_a_clear_sentence(options: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=named):
-        chunked(model_of("Llama"), **asked)
+        chunked(model_of("Llama"), **options)
+
+
+def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(UsageError, match="str"):
         chunked("a model", threshold=8)

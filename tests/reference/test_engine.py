@@ -1,4 +1,4 @@
-"""The reference engine: chunks change nothing in the answers, and the steps are the simulator's."""
+"""The reference engine: chunks change no answer, and its steps are the simulator's."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from chunkscope.errors import InputError  # noqa: E402
-from chunkscope.reference.batch import BatchPiece  # noqa: E402
 from chunkscope.reference.engine import (  # noqa: E402
     ENGINE,
     ModelRunner,
     ReferenceRun,
+    ScheduledTokens,
     TokenRequest,
     generate,
     settings_for,
@@ -35,31 +35,38 @@ from tests.reference.small_models import (  # noqa: E402
 
 pytestmark = pytest.mark.real
 
-MORE = 3  # tokens of an answer
+OUTPUT_TOKENS = 3
+SOON = 1e-9  # seconds: while the first step is computed
 
 
 def requests_of(
-    lengths: Sequence[int], more: int = MORE, arrivals: Sequence[float] = ()
+    lengths: Sequence[int],
+    output_tokens: int = OUTPUT_TOKENS,
+    arrivals: Sequence[float] = (),
 ) -> list[TokenRequest]:
-    times = arrivals or [0.0] * len(lengths)
-    return [
-        TokenRequest(prompt=prompt_of(n, seed), output_tokens=more, arrival_s=at)
-        for seed, (n, at) in enumerate(zip(lengths, times, strict=True))
-    ]
+    requests = []
+    for number, length in enumerate(lengths):
+        request = TokenRequest(
+            prompt=prompt_of(length, seed=number),
+            output_tokens=output_tokens,
+            arrival_s=arrivals[number] if arrivals else 0.0,
+        )
+        requests.append(request)
+    return requests
 
 
-def check_equal(
-    family: str, requests: Sequence[TokenRequest], found: ReferenceRun
+def check_answers(
+    family: str, requests: Sequence[TokenRequest], run: ReferenceRun
 ) -> None:
+    """They are what the model says by one pass over all tokens, without a cache."""
     model = model_of(family)
-    for request, logits, output in zip(
-        requests, found.first_logits, found.outputs, strict=True
-    ):
+    for number, request in enumerate(requests):
         expected = unchunked(model, request.prompt)
-        assert torch.allclose(
-            logits, expected, rtol=0, atol=rounding(model, expected)
-        ), family
-        assert output == greedy(model, request.prompt, request.output_tokens), family
+        torch.testing.assert_close(
+            run.first_logits[number], expected, rtol=0, atol=rounding(model, expected)
+        )
+        answer = greedy(model, request.prompt, request.output_tokens)
+        assert run.outputs[number] == answer
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 32, 128, 512, None])
@@ -68,11 +75,12 @@ def test_chunks_change_no_answer(family: str, chunk: int | None) -> None:
     lengths = (40, 9, 1) if chunk == 1 else (530, 45, 7, 1)
     requests = requests_of(lengths)
     model = model_of(family)
-    found = generate(model, requests, settings_for(model, requests, chunk=chunk))
-    check_equal(family, requests, found)
-    assert found.run.figures.chunks_max == (
-        1 if chunk is None else -(-lengths[0] // chunk)
-    )
+
+    run = generate(model, requests, settings_for(model, requests, chunk=chunk))
+
+    check_answers(family, requests, run)
+    chunks = -(-lengths[0] // (chunk or lengths[0]))
+    assert run.run.figures.chunks_max == chunks
 
 
 @settings(max_examples=15, derandomize=True)
@@ -81,26 +89,20 @@ def test_chunks_change_no_answer(family: str, chunk: int | None) -> None:
     lengths=st.lists(st.integers(1, 50), min_size=1, max_size=4),
     chunk=st.integers(0, 30),
     budget=st.integers(4, 70),
-    late=st.booleans(),
+    others_arrive_s=st.sampled_from([0.0, SOON]),
 )
-def test_nor_does_any_mix_of_lengths_chunks_and_budgets(
-    family, lengths, chunk, budget, late
-):
-    """`late`: the others come when the first is decoding, so that chunks stand beside decodes."""
-    arrivals = [0.0] + [1e-9 if late else 0.0] * (len(lengths) - 1)
+def test_no_mix_of_lengths_chunks_and_budgets_changes_an_answer(
+    family, lengths, chunk, budget, others_arrive_s
+) -> None:
+    """Requests that come later are read beside the first one's decodes."""
+    arrivals = [0.0] + [others_arrive_s] * (len(lengths) - 1)
     requests = requests_of(lengths, arrivals=arrivals)
     model = model_of(family)
-    args = settings_for(model, requests, chunk=chunk).at_budget(budget)
-    check_equal(family, requests, generate(model, requests, args))
+    engine_settings = settings_for(model, requests, chunk=chunk).at_budget(budget)
 
+    run = generate(model, requests, engine_settings)
 
-@pytest.mark.parametrize("family", ["Llama", "Mistral with a window", "GPT-2"])
-def test_a_model_that_attends_eagerly_does_so_by_pieces(family: str) -> None:
-    requests = requests_of((60, 9))
-    model = model_of(family, "eager")
-    found = generate(model, requests, settings_for(model, requests, chunk=7))
-    assert model.config._attn_implementation == "eager", "as it was"
-    check_equal(family, requests, found)
+    check_answers(family, requests, run)
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # on a CPU without bfloat16
@@ -108,22 +110,24 @@ def test_half_the_precision_is_equal_up_to_its_rounding() -> None:
     model = model_of("Llama").__class__(model_of("Llama").config)
     model.load_state_dict(model_of("Llama").state_dict())
     model = model.to(torch.bfloat16)
-    requests = requests_of((300,), more=1)
-    (logits,) = generate(
-        model, requests, settings_for(model, requests, chunk=32)
-    ).first_logits
+    requests = requests_of((300,), output_tokens=1)
+
+    run = generate(model, requests, settings_for(model, requests, chunk=32))
+
     expected = unchunked(model, requests[0].prompt)
-    few = 8 * torch.finfo(torch.bfloat16).eps * float(expected.abs().max())
-    assert torch.allclose(logits, expected, rtol=0, atol=few)
+    tolerance = 8 * torch.finfo(torch.bfloat16).eps * float(expected.abs().max())
+    torch.testing.assert_close(run.first_logits[0], expected, rtol=0, atol=tolerance)
 
 
 def test_a_request_that_was_preempted_answers_the_same() -> None:
-    requests = requests_of((60, 50, 40), more=12)
+    requests = requests_of((60, 50, 40), output_tokens=12)
     model = model_of("Llama")
-    settings = settings_for(model, requests, chunk=16)
-    found = generate(model, requests, settings, kv_cache_tokens=16 * 11)
-    assert found.run.figures.preemptions
-    check_equal("Llama", requests, found)
+    engine_settings = settings_for(model, requests, chunk=16)
+
+    run = generate(model, requests, engine_settings, kv_cache_tokens=16 * 11)
+
+    assert run.run.figures.preemptions
+    check_answers("Llama", requests, run)
 
 
 def untimed(run: SimulatedRun) -> list[TimelineStep]:
@@ -131,12 +135,12 @@ def untimed(run: SimulatedRun) -> list[TimelineStep]:
 
 
 @pytest.fixture
-def computed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[BatchPiece]]:
-    """What the model really was given."""
-    batches: list[Sequence[BatchPiece]] = []
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[ScheduledTokens]]:
+    """What the model really computes, step by step."""
+    batches: list[Sequence[ScheduledTokens]] = []
     forward = ModelRunner.forward
 
-    def watched(self: ModelRunner, batch: Sequence[BatchPiece]) -> "torch.Tensor":
+    def watched(self: ModelRunner, batch: Sequence[ScheduledTokens]) -> "torch.Tensor":
         batches.append(batch)
         return forward(self, batch)
 
@@ -146,47 +150,55 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[BatchPiece]]:
 
 @pytest.mark.parametrize("chunk", [64, 48, None])
 @pytest.mark.parametrize(
-    "arrivals", [(0.0,) * 5, (0.0, 0.0, 1e-9, 1e-9, 0.02)], ids=str
+    "arrivals",
+    [
+        pytest.param((0.0,) * 5, id="all at once"),
+        pytest.param((0.0, 0.0, SOON, SOON, 0.02), id="three come later"),
+    ],
 )
 def test_the_steps_are_the_simulators_one_for_one(chunk, arrivals, computed) -> None:
     requests = requests_of((20, 9, 900, 200, 30), arrivals=arrivals)
     model = model_of("Llama")
-    args = settings_for(model, requests, chunk=chunk).at_budget(700)
-    found = generate(model, requests, args)
-    durations = deque(step.duration_s for step in found.run.timeline)
+    engine_settings = settings_for(model, requests, chunk=chunk).at_budget(700)
+
+    run = generate(model, requests, engine_settings)
+
+    durations = deque(step.duration_s for step in run.run.timeline)
     simulated = simulate(
         workload_of(requests),
-        args,
+        engine_settings,
         ENGINE,
         lambda _: StepSeconds(durations.popleft(), 0.0, 0.0, 0.0),
         timeline=10_000,
         kv_pool=KvPool(tokens=16_000),
         async_scheduling=False,
     )
-    assert untimed(found.run) == untimed(simulated)
-    assert len(simulated.timeline) == len(computed)
+    assert untimed(run.run) == untimed(simulated)
     for step, batch in zip(simulated.timeline, computed, strict=True):
-        prompts = [p for p in batch if p.end <= p.request.prompt_tokens]
-        expected = [(chunk.start, chunk.end) for chunk in step.chunks]
-        assert [(piece.start, piece.end) for piece in prompts] == expected
-        assert len(batch) - len(prompts) == step.decode_requests
-    check_equal("Llama", requests, found)
+        pieces = []
+        for scheduled in batch:
+            if scheduled.piece.end <= scheduled.request.prompt_tokens:
+                pieces.append((scheduled.piece.start, scheduled.piece.end))
+        assert pieces == [(chunk.start, chunk.end) for chunk in step.chunks]
+        assert len(batch) - len(pieces) == step.decode_requests
+    check_answers("Llama", requests, run)
 
 
 def test_times_are_those_of_the_steps() -> None:
-    requests = requests_of((9, 120), arrivals=(0.0, 1e-9))
+    requests = requests_of((9, 120), arrivals=(0.0, SOON))
     model = model_of("Llama")
-    found = generate(model, requests, settings_for(model, requests, chunk=50))
-    ends = [step.start_s + step.duration_s for step in found.run.timeline]
-    assert all(step.duration_s > 0 for step in found.run.timeline)
-    assert sum(bool(step.chunks) for step in found.run.timeline) == 4
-    first, second = found.answers
-    assert first.times == pytest.approx(ends[:MORE])
-    assert second.times == pytest.approx(ends[3 : 3 + MORE])
-    assert found.run.figures.itl_s.max == pytest.approx(
-        max(*first.gaps_s, *second.gaps_s)
-    )
-    assert found.run.figures.makespan_s == pytest.approx(ends[-1])
+
+    run = generate(model, requests, settings_for(model, requests, chunk=50))
+
+    ends = [step.start_s + step.duration_s for step in run.run.timeline]
+    assert all(step.duration_s > 0 for step in run.run.timeline)
+    assert sum(bool(step.chunks) for step in run.run.timeline) == 4
+    first, second = run.answers
+    assert first.times == pytest.approx(ends[:OUTPUT_TOKENS])
+    assert second.times == pytest.approx(ends[3 : 3 + OUTPUT_TOKENS])
+    longest_gap = max(*first.gaps_s, *second.gaps_s)
+    assert run.run.figures.itl_s.max == pytest.approx(longest_gap)
+    assert run.run.figures.makespan_s == pytest.approx(ends[-1])
 
 
 def test_memory_is_measured() -> None:
@@ -200,27 +212,39 @@ def test_memory_is_measured() -> None:
     assert memory.beyond_bytes() >= 50 * 2**20
 
 
-# -- bad input -----------------------------------------------------------------------------------
+# -- bad input -----------------------------------------------------------------------
 
 
-def test_a_prompt_longer_than_the_context_and_prefix_caching_are_refused() -> None:
-    requests = requests_of((1_022,), more=4)
+def test_a_prompt_longer_than_the_context_is_refused() -> None:
+    requests = requests_of((1_022,), output_tokens=4)
     model = model_of("GPT-2")
-    args = settings_for(model, requests, chunk=32)
     with pytest.raises(InputError, match=r"1,026.*1,024"):
-        generate(model, requests, args)
+        generate(model, requests, settings_for(model, requests, chunk=32))
+
+
+def test_prefix_caching_is_refused() -> None:
+    requests = requests_of((9,))
+    model = model_of("GPT-2")
+    usual = settings_for(model, requests, chunk=32)
     with pytest.raises(InputError, match="prefix"):
-        generate(model, requests, replace(args, enable_prefix_caching=True))
+        generate(model, requests, replace(usual, enable_prefix_caching=True))
 
 
-def test_a_model_that_attends_otherwise_is_refused(
+def test_a_model_whose_layers_keep_a_state_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     requests = requests_of((9,))
     model = model_of("Qwen2")
-    monkeypatch.setattr(
-        model.config, "layer_types", ["linear_attention", "full_attention"]
-    )
+    layer_types = ["linear_attention", "full_attention"]
+    monkeypatch.setattr(model.config, "layer_types", layer_types)
     with pytest.raises(InputError, match=r"Qwen2ForCausalLM.*linear"):
         generate(model, requests, settings_for(model, requests, chunk=None))
     assert model.config._attn_implementation == "sdpa", "as it was"
+
+
+def test_a_model_with_attention_of_its_own_is_refused() -> None:
+    requests = requests_of((9,))
+    model = model_of("Llama", "eager")
+    with pytest.raises(InputError, match=r"LlamaForCausalLM.*eager"):
+        generate(model, requests, settings_for(model, requests, chunk=None))
+    assert model.config._attn_implementation == "eager", "as it was"
