@@ -6,7 +6,8 @@ which request, so only attention is replaced: each piece looks at the keys and v
 its own request.
 """
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from transformers import DynamicCache, PreTrainedModel
 
 NAME = "chunkscope_pieces"
+EAGER = "eager"  # written by hand in each model's own module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +34,15 @@ class BatchPiece:
 
 
 @contextmanager
-def attention_by_piece(model: "PreTrainedModel") -> Iterator[None]:
-    """Let the attention of a model take pieces of several requests."""
+def attention_by_piece(model: "PreTrainedModel") -> Iterator[str]:
+    """Let the attention of a model take pieces of several requests.
+
+    Gives the name of the function that attends for each of them.
+    """
     from transformers import AttentionInterface
 
     before = model.config._attn_implementation
     obstacle = next(obstacles(model), None)
-    if obstacle is None and before == "eager":
-        obstacle = "its attention is its own (eager)"
     if obstacle is not None:
         raise not_taken(model, obstacle)
     AttentionInterface.register(NAME, batch_attention)
@@ -47,7 +50,7 @@ def attention_by_piece(model: "PreTrainedModel") -> Iterator[None]:
     try:
         if model.config.get_text_config()._attn_implementation != NAME:
             raise not_taken(model, "its attention cannot be replaced")
-        yield
+        yield EAGER if before == EAGER else "sdpa"
     finally:
         model.set_attn_implementation(before)
 
@@ -68,15 +71,15 @@ def batch_attention(  # noqa: PLR0913  (as transformers calls it)
     attention_mask: None,  # noqa: ARG001  (none is made for a name like ours)
     *,
     pieces: Sequence[BatchPiece] = (),
+    attends_by: str = "sdpa",
     **options: object,
 ) -> "tuple[torch.Tensor, None]":
     """What each layer calls, with tensors of [1, heads, tokens, size]."""
     import torch
-    from transformers import AttentionInterface
 
     if not pieces:
         raise not_taken(module, "its attention cannot be replaced")
-    attend = AttentionInterface()["sdpa"]
+    attend = attention_function(module, attends_by)
     window = window_of(module)
     results = []
     for piece in pieces:
@@ -86,36 +89,50 @@ def batch_attention(  # noqa: PLR0913  (as transformers calls it)
         oldest = 0
         if window is not None:
             oldest = max(0, piece.start - window + 1)
+        mask = None
+        if attends_by == EAGER or not starts_within(piece, window):
+            mask = mask_of(piece, oldest, window, query)
         result, _ = attend(
             module,
             query[:, :, piece.in_batch],
             keys[:, :, oldest:],
             values[:, :, oldest:],
-            mask_of(piece, oldest, window, query.device),
+            mask,
             **options,
         )
         results.append(result)
     return torch.cat(results, dim=1), None
 
 
-def mask_of(
-    piece: BatchPiece, oldest: int, window: int | None, device: "torch.device"
-) -> "torch.Tensor | None":
-    """Which of the tokens from `oldest` on each token of the piece sees.
+def attention_function(
+    module: "torch.nn.Module", name: str
+) -> "Callable[..., tuple[torch.Tensor, object]]":
+    from transformers import AttentionInterface
 
-    None for the start of a request within the window, which torch masks faster by
-    itself.
-    """
+    if name == EAGER:
+        return sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[no-any-return]
+    return AttentionInterface()[name]  # type: ignore[no-any-return]
+
+
+def starts_within(piece: BatchPiece, window: int | None) -> bool:
+    """Whether each token sees all before it, which torch masks faster by itself."""
+    return piece.start == 0 and (window is None or piece.end <= window)
+
+
+def mask_of(
+    piece: BatchPiece, oldest: int, window: int | None, query: "torch.Tensor"
+) -> "torch.Tensor":
+    """Added to the scores: which of the tokens from `oldest` on each token sees."""
     import torch
 
-    if piece.start == 0 and (window is None or piece.end <= window):
-        return None
-    queries = torch.arange(piece.start, piece.end, device=device)[:, None]
-    keys = torch.arange(oldest, piece.end, device=device)[None, :]
-    sees = keys <= queries
+    queries = torch.arange(piece.start, piece.end, device=query.device)[:, None]
+    keys = torch.arange(oldest, piece.end, device=query.device)[None, :]
+    hidden = keys > queries
     if window is not None:
-        sees &= keys > queries - window
-    return sees[None, None]
+        hidden |= keys <= queries - window
+    mask = torch.zeros_like(hidden, dtype=query.dtype)
+    mask.masked_fill_(hidden, torch.finfo(query.dtype).min)
+    return mask[None, None]
 
 
 def window_of(module: "torch.nn.Module") -> int | None:

@@ -95,9 +95,14 @@ class ModelRunner:
     """
 
     def __init__(
-        self, model: "PreTrainedModel", requests: Sequence[LiveRequest]
+        self,
+        model: "PreTrainedModel",
+        requests: Sequence[LiveRequest],
+        *,
+        attends_by: str,
     ) -> None:
         self._model = model
+        self._attends_by = attends_by
         self._requests = requests
 
     def __call__(self, step: Step) -> StepSeconds:
@@ -164,6 +169,7 @@ class ModelRunner:
                 use_cache=False,  # each request has its own
                 logits_to_keep=rows,
                 pieces=[scheduled.piece for scheduled in batch],
+                attends_by=self._attends_by,
             )
             # A GPU computes in the background; copying to the CPU waits for it.
             logits = output.logits[0].float().cpu()
@@ -200,13 +206,13 @@ def generate(
         raise InputError("the reference engine has no prefix caching")
     live = [LiveRequest(request.prompt) for request in requests]
     model.eval()
-    with attention_by_piece(model):
+    with attention_by_piece(model) as attends_by:
         memory = PeakMemory()
         run = simulate(
             workload_of(requests),
             settings,
             ENGINE,
-            ModelRunner(model, live),
+            ModelRunner(model, live, attends_by=attends_by),
             timeline=sys.maxsize,
             kv_pool=KvPool(tokens=kv_cache_tokens or room_for(requests)),
             async_scheduling=False,  # steps are scheduled one by one

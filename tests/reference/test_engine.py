@@ -105,6 +105,17 @@ def test_no_mix_of_lengths_chunks_and_budgets_changes_an_answer(
     check_answers(family, requests, run)
 
 
+@pytest.mark.parametrize("family", ["Llama", "Mistral with a window", "GPT-2"])
+def test_a_model_that_attends_eagerly_does_so_by_pieces(family: str) -> None:
+    requests = requests_of((60, 9))
+    model = model_of(family, "eager")
+
+    run = generate(model, requests, settings_for(model, requests, chunk=7))
+
+    assert model.config._attn_implementation == "eager", "as it was"
+    check_answers(family, requests, run)
+
+
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # on a CPU without bfloat16
 def test_half_the_precision_is_equal_up_to_its_rounding() -> None:
     model = model_of("Llama").__class__(model_of("Llama").config)
@@ -240,11 +251,3 @@ def test_a_model_whose_layers_keep_a_state_is_refused(
     with pytest.raises(InputError, match=r"Qwen2ForCausalLM.*linear"):
         generate(model, requests, settings_for(model, requests, chunk=None))
     assert model.config._attn_implementation == "sdpa", "as it was"
-
-
-def test_a_model_with_attention_of_its_own_is_refused() -> None:
-    requests = requests_of((9,))
-    model = model_of("Llama", "eager")
-    with pytest.raises(InputError, match=r"LlamaForCausalLM.*eager"):
-        generate(model, requests, settings_for(model, requests, chunk=None))
-    assert model.config._attn_implementation == "eager", "as it was"
