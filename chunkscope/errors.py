@@ -10,9 +10,12 @@ ChunkscopeError
 Anything else that escapes is a bug and exits 70.
 """
 
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import ClassVar
 
 EXIT_BUG = 70
+MOST_NAMES = 40  # in a hint
 
 
 class ChunkscopeError(Exception):
@@ -54,3 +57,13 @@ def first_line(error: BaseException) -> str:
     if not lines:
         return type(error).__name__
     return lines[0]
+
+
+def nearest(name: str, names: Collection[str]) -> str:
+    """A hint for a mistyped name: the most similar one, else some of them."""
+    near = get_close_matches(name, names)
+    if near:
+        return f"did you mean {near[0]}?"
+    shown = sorted(names)[:MOST_NAMES]
+    more = ", ..." if len(names) > len(shown) else ""
+    return f"there are: {', '.join(shown)}{more}"

@@ -81,7 +81,7 @@ def test_a_mistyped_keyword_is_named_as_it_is_written_and_other_mistakes_as_they
     for given in (
         {"paths": [{}]},
         {"paths": {}},
-        {"prefix_file": None},
+        {"prefix_file": 3},
         {"encoding": None},
     ):
         with pytest.raises(UsageError, match=r"not a name|not text"):

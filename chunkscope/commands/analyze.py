@@ -24,27 +24,27 @@ def analyze(
         default=...,
     ),
     field: list[str] | None = INPUT(
-        "Where the prompt is: question, turns[0], ctxs[].text. Repeat to join several; "
-        "NAME= for one dataset of several. [default: guessed]",
-        *("[NAME=]PATH", "--field", "-f"),
+        "Where the prompt is: question, turns[0], ctxs[].text. Repeat to join several. "
+        "[default: guessed]",
+        *("PATH", "--field", "-f"),
     ),
-    template: list[str] | None = INPUT(
+    template: str | None = INPUT(
         "Prompt from fields, in Jinja: '{{context}}\\n\\nQ: {{question}}'.",
-        "[NAME=]TEXT",
+        "TEXT",
     ),
     choices: list[str] | None = INPUT(
         "Choices written after the question, as MMLU's are: a list, or A,B,C,D.",
-        "[NAME=]PATH",
+        "PATH",
     ),
     task: Task | None = INPUT("loglikelihood: one request for each choice of a row."),
     each: list[str] | None = INPUT(
-        "A list in each row: a prompt for each element.", "[NAME=]PATH"
+        "A list in each row: a prompt for each element.", "PATH"
     ),
-    prefix_file: list[str] | None = INPUT(
-        "Text before each prompt (few shots).", "[NAME=]FILE"
+    prefix_file: str | None = INPUT(
+        "Text before each prompt (few shots).", "FILE"
     ),
-    output_field: list[str] | None = INPUT(
-        "Reference answers, counted as outputs.", "[NAME=]PATH"
+    output_field: str | None = INPUT(
+        "Reference answers, counted as outputs.", "PATH"
     ),
     exclude: list[str] | None = INPUT("Skip files that match.", "GLOB"),
     sample: int | None = INPUT("Count N random rows of each dataset.", "N", min=1),
@@ -82,7 +82,7 @@ def analyze(
 ) -> None:
     """Measure how long the prompts are, in the model's own tokens.
 
-    More options, for a chunkscope.toml: chunkscope help config
+    More options, and options for single datasets: chunkscope help config
 
     Example: chunkscope analyze sample_data/
     """
@@ -104,6 +104,7 @@ def analyze(
             "--shots and --limit are for tasks", hint="--sample N counts some rows"
         )
     options = opt.settled(analyze, given, AnalyzeOptions)
+    options["datasets"] = opt.config_table("datasets")
     skip_bad_rows = options.pop("skip_bad_rows", False)
     export_trace = options.pop("export_trace", None)
     if options.get("ray") and export_trace is not None:

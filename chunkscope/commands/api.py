@@ -5,7 +5,7 @@ are defined in other folders.
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ from typing import (
     get_type_hints,
 )
 
-from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.errors import InputError, MissingError, UsageError, nearest
 
 if TYPE_CHECKING:
     from chunkscope.console import Progress
@@ -37,7 +37,6 @@ Name = str | os.PathLike[str]
 # Options that are repeated on a command line: their names there, and in the models.
 ALIASES = {
     "field": "fields",
-    "prefix_file": "prefix_files",
     "engine_arg": "engine_args",
 }
 
@@ -227,14 +226,6 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
 
         values["slo"] = read_slo(values["slo"])
     return _filled(kind, values)
-
-
-def nearest(name: str, names: Collection[str]) -> str:
-    """A hint: the most similar name, else all names."""
-    near = get_close_matches(name, names)
-    return (
-        f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
-    )
 
 
 def _filled(kind: type[T], values: dict[str, Any]) -> T:

@@ -17,8 +17,8 @@ import typer
 from typer.core import TyperCommand
 
 from chunkscope import console
-from chunkscope.commands.api import nearest, option_types
-from chunkscope.errors import InputError, UsageError
+from chunkscope.commands.api import option_types
+from chunkscope.errors import InputError, UsageError, nearest
 
 if TYPE_CHECKING:
     from chunkscope.artefacts.note import Note
@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 REPORTS = Path("reports")
 PROFILE, PLAN = REPORTS / "profile.json", REPORTS / "plan.json"
 CONFIG, PROJECT = Path("chunkscope.toml"), Path("pyproject.toml")
-TABLES = ("analyze", "recommend", "simulate", "verify", "memory", "demo", "gate")
+TABLES = (
+    "analyze",
+    "recommend",
+    "simulate",
+    "verify",
+    "memory",
+    "demo",
+    "gate",
+    "datasets",  # options of analyze for single datasets, by pattern
+)
 
 # -- names that the shell completes --------------------------------------------------------------
 
@@ -204,7 +213,14 @@ def settled(
 
 
 def configured(command: str) -> dict[str, Any]:
-    """A command's table in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
+    """A command's table in chunkscope.toml, with names as Python writes them."""
+    return {
+        name.replace("-", "_"): value for name, value in config_table(command).items()
+    }
+
+
+def config_table(table_name: str) -> dict[str, Any]:
+    """A table of chunkscope.toml, else of pyproject.toml's [tool.chunkscope]."""
     import tomllib
 
     from chunkscope.artefacts.files import read_text
@@ -223,12 +239,13 @@ def configured(command: str) -> dict[str, Any]:
             raise InputError(
                 f"{path}: unknown table {name}", hint=nearest(name, TABLES)
             )
-        if not isinstance(table := document.get(command, {}), dict):
+        table = document.get(table_name, {})
+        if not isinstance(table, dict):
             raise InputError(
-                f"{path}: {command} is not a table", hint=f"write [{command}]"
+                f"{path}: {table_name} is not a table", hint=f"write [{table_name}]"
             )
         if table:
-            return {name.replace("-", "_"): value for name, value in table.items()}
+            return table
     return {}
 
 

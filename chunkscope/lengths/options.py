@@ -1,20 +1,84 @@
-"""How analyze was asked: one value is the command line and the profile's record.
+"""How analyze was asked: the command line, and the profile's record.
 
-A new option is a field of `AnalyzeOptions`, or of what it says about reading and selecting."""
+A new option is a field of `AnalyzeOptions`, or of what it says about reading and
+selecting.
+"""
 
 import datetime
-import os
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import SupportsIndex
 
 from chunkscope.artefacts.files import several
-from chunkscope.errors import UsageError
+from chunkscope.errors import InputError, UsageError, nearest
 from chunkscope.prompts.harness.rendering import RenderOptions
-from chunkscope.prompts.options import PER_DATASET, SelectOptions
-from chunkscope.prompts.prefix_files import PrefixFile, for_one
+from chunkscope.prompts.options import SelectOptions
+from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.sources.base import ReadOptions, printable
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetOptions:
+    """What differs for the datasets of one pattern. None: as for all datasets."""
+
+    fields: tuple[str, ...] | None = None
+    each: tuple[str, ...] | None = None
+    template: tuple[str, ...] | None = None
+    choices: tuple[str, ...] | None = None
+    output_field: tuple[str, ...] | None = None
+    prefix_file: PrefixFile | None = None
+
+    @classmethod
+    def of(cls, pattern: str, table: object) -> "DatasetOptions":
+        """From a table such as [datasets."mmlu*"] of chunkscope.toml."""
+        place = f'[datasets."{pattern}"]'
+        if isinstance(table, DatasetOptions):
+            return table
+        if not isinstance(table, Mapping):
+            raise InputError(f"{place} is not a table")
+        names = {option.name for option in fields(cls)} - {"fields"} | {"field"}
+        options = cls()
+        for key, value in table.items():
+            name = str(key).replace("-", "_")
+            if name not in names:
+                raise InputError(
+                    f"{place} has no option {key}", hint=nearest(name, names)
+                )
+            if not is_text(value):
+                raise InputError(f"{place} {key} is {value!r:.60}, not text")
+            options = options.with_option(name, several(value))
+        return options
+
+    def with_option(self, name: str, values: tuple[str, ...]) -> "DatasetOptions":
+        if name == "field":
+            return replace(self, fields=values)
+        if name == "prefix_file":
+            return replace(self, prefix_file=PrefixFile.read(values[-1]))
+        # The name is one of those that take texts.
+        return replace(self, **{name: values})  # type: ignore[arg-type]
+
+    def over(self, select: SelectOptions) -> SelectOptions:
+        """The options of all datasets, with these in their place."""
+        if self.fields is not None:
+            select = replace(select, fields=self.fields, template=None)
+        if self.template is not None:
+            select = replace(select, fields=(), template=self.template)
+        if self.each is not None:
+            select = replace(select, each=self.each)
+        if self.choices is not None:
+            select = replace(select, choices=self.choices)
+        if self.output_field is not None:
+            select = replace(select, output_field=self.output_field)
+        return select
+
+
+def is_text(value: object) -> bool:
+    """Whether a value of a table is a text, or a list of texts with at least one."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(item, str) for item in value)
+    return isinstance(value, str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +87,8 @@ class AnalyzeOptions:
 
     tokenizer: str | None = None
     select: SelectOptions = field(default_factory=SelectOptions)
-    prefix_files: tuple[
-        PrefixFile, ...
-    ] = ()  # text before the prompts: of all datasets, or of one
+    prefix_file: PrefixFile | None = None  # whose text goes before the prompts
+    datasets: dict[str, DatasetOptions] = field(default_factory=dict)  # by pattern
     apply_chat_template: bool = False  # send text prompts as one user message each
     chat_template: Path | None = None
     chat_date: datetime.date | None = None
@@ -41,82 +104,61 @@ class AnalyzeOptions:
     prefixes: bool = True  # also find what prompts share
 
     def __post_init__(self) -> None:
-        """As people write it: names of files, days, and one word for a list of one."""
-        object.__setattr__(
-            self, "tokenizer", self.tokenizer and os.fspath(self.tokenizer)
-        )
+        """Take options as people write them: names of files, and days as texts."""
+        if self.tokenizer is not None:
+            self._set("tokenizer", str(self.tokenizer))
         if self.chat_template is not None:
-            object.__setattr__(
-                self, "chat_template", Path(self.chat_template).expanduser()
-            )
+            self._set("chat_template", Path(self.chat_template).expanduser())
         if isinstance(self.chat_date, str):
-            try:
-                day = datetime.date.fromisoformat(self.chat_date)
-            except ValueError as error:
-                raise UsageError(str(error), hint="write it like 2026-01-31") from None
-            object.__setattr__(self, "chat_date", day)
-        files: Any = self.prefix_files
-        files = files if isinstance(files, list | tuple) else (files,)
-        loaded = [
-            f if isinstance(f, PrefixFile) else PrefixFile.given(*several(f))
-            for f in files
-        ]
-        if len({file.dataset for file in loaded}) < len(loaded):
-            raise UsageError(
-                "two --prefix-file for the same data", hint="NAME=FILE is for one set"
-            )
-        object.__setattr__(self, "prefix_files", tuple(loaded))
-        for name, least in (("sample", 1), ("keep_longest", 0)):
-            if not (
-                (n := getattr(self, name)) is None
-                or (hasattr(n, "__index__") and n >= least)
-            ):
-                raise UsageError(f"{name} is {n!r}, not a whole number from {least} on")
-        for name in ("include", "exclude", "names"):
-            object.__setattr__(self, name, several(getattr(self, name)))
+            self._set("chat_date", read_day(self.chat_date))
+        if not isinstance(self.prefix_file, PrefixFile | None):
+            self._set("prefix_file", PrefixFile.read(several(self.prefix_file)[-1]))
+        datasets = {}
+        for pattern, table in self.datasets.items():
+            datasets[pattern] = DatasetOptions.of(pattern, table)
+        self._set("datasets", datasets)
+        if self.sample is not None:
+            check_whole_number("sample", self.sample, least=1)
+        check_whole_number("keep_longest", self.keep_longest, least=0)
+        self._set("include", several(self.include))
+        self._set("exclude", several(self.exclude))
+        self._set("names", several(self.names))
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
 
     @property
     def named(self) -> list[str]:
-        """The datasets that some option is for, by their names or patterns."""
-        given = [
-            text for name in PER_DATASET for text in getattr(self.select, name) or ()
-        ]
-        names = [
-            *(file.dataset for file in self.prefix_files),
-            *(for_one(x)[0] for x in given),
-        ]
-        return [*filter(None, names)]
+        """The patterns of datasets that have options of their own."""
+        return list(self.datasets)
 
-    def for_dataset(self, dataset: str) -> tuple[str, SelectOptions]:
-        """The prefix text and prompt fields of one dataset; options that name it win."""
-
-        def chosen(given: list[tuple[Any, Any]]) -> Any:
-            own = [
-                value for name, value in given if name and fnmatchcase(dataset, name)
-            ]
-            return own or [value for name, value in given if not name]
-
-        files = chosen([(file.dataset, file) for file in self.prefix_files])
-        given = {
-            name: [*map(for_one, getattr(self.select, name) or ())]
-            for name in PER_DATASET
-        }
+    def for_dataset(self, dataset: str) -> SelectOptions:
+        """What the prompt of a dataset is; the last pattern that matches wins."""
         select = self.select
-        if any(name for pairs in given.values() for name, _ in pairs):
-            select = replace(
-                select, **{name: chosen(pairs) for name, pairs in given.items()}
-            )
-        return files[0].content if files else "", select
+        for pattern, options in self.datasets.items():
+            if fnmatchcase(dataset, pattern):
+                select = options.over(select)
+        return select
+
+    def prefix_for(self, dataset: str) -> str:
+        """The text before its prompts; the last pattern that has one wins."""
+        file = self.prefix_file
+        for pattern, options in self.datasets.items():
+            if fnmatchcase(dataset, pattern) and options.prefix_file is not None:
+                file = options.prefix_file
+        return "" if file is None else file.content
 
     def recorded(self) -> "AnalyzeOptions":
         """As a profile keeps them, without those of one run and without texts."""
+        datasets = {}
+        for pattern, options in self.datasets.items():
+            file = recorded_file(options.prefix_file)
+            datasets[pattern] = replace(options, prefix_file=file)
         return replace(
             self,
             tokenizer=printable(self.tokenizer) if self.tokenizer else None,
-            prefix_files=tuple(
-                replace(file, path=printable(file.path), text=None)
-                for file in self.prefix_files
-            ),
+            prefix_file=recorded_file(self.prefix_file),
+            datasets=datasets,
             chat_template=None,
             include=tuple(map(printable, self.include)),
             exclude=tuple(map(printable, self.exclude)),
@@ -124,3 +166,22 @@ class AnalyzeOptions:
             read=replace(self.read, trust_remote_code=False),
             render=replace(self.render, timeout=RenderOptions().timeout),
         )
+
+
+def recorded_file(file: PrefixFile | None) -> PrefixFile | None:
+    """The file without its text."""
+    if file is None:
+        return None
+    return replace(file, path=printable(file.path), text=None)
+
+
+def read_day(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(str(error), hint="write it like 2026-01-31") from None
+
+
+def check_whole_number(name: str, value: object, *, least: int) -> None:
+    if not isinstance(value, SupportsIndex) or index(value) < least:
+        raise UsageError(f"{name} is {value!r}, not a whole number from {least} on")

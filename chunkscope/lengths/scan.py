@@ -210,7 +210,8 @@ class Counting:
         progress = SourceProgress(self.done)
         head = records.head()
         if head:
-            prefix, options = self.options.for_dataset(tally.source.name)
+            prefix = self.options.prefix_for(tally.source.name)
+            options = self.options.for_dataset(tally.source.name)
             counts_texts = self.options.tokenizer is not None
             reader = choose_prompt(
                 records, head, options, prefix=prefix, counts_texts=counts_texts

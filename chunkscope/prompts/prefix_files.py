@@ -1,65 +1,52 @@
-"""Files whose text goes before the prompts, such as few-shot examples: of all datasets, or of one.
+"""Files whose text goes before the prompts, such as few-shot examples.
 
-A profile keeps where such a file is, and its digest."""
+A profile keeps where such a file is, and its digest.
+"""
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from chunkscope.artefacts.files import read_text
-from chunkscope.errors import InputError, UsageError
+from chunkscope.artefacts.files import Name, read_text
+from chunkscope.errors import InputError, nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixFile:
-    """`dataset` is whose prompts it goes before; None: of all that have none of their own."""
+    """A file whose text goes before prompts. `text` None: it is not read yet."""
 
     path: str
     sha256: str
-    dataset: str | None = None
-    text: str | None = None  # None: not read yet
+    text: str | None = None
 
     @classmethod
-    def given(cls, word: str) -> "PrefixFile":
-        """What was written on the command line: FILE, or NAME=FILE where that is no file."""
-        dataset, equals, path = word.partition("=")
-        if not equals or Path(word).exists():
-            dataset, path = "", word
-        return cls(path=path, sha256="", dataset=dataset or None)._read()
+    def read(cls, path: Name) -> "PrefixFile":
+        text = read_text(Path(path), "prefix file", hint="write --prefix-file FILE")
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return cls(path=str(path), sha256=digest, text=text)
 
     @property
     def content(self) -> str:
-        file = self if self.text is not None else self._read()
+        """The text; InputError if the file is not the one with this digest."""
+        if self.text is not None:
+            return self.text
+        file = PrefixFile.read(self.path)
         if file.text is None or file.sha256 != self.sha256:
             raise InputError(
-                f"the prefix file {self.path} is not the one that the profile was made with",
+                f"the prefix file {self.path} is not the one that the profile was made "
+                "with",
                 hint="analyze again with it",
             )
         return file.text
 
-    def _read(self) -> "PrefixFile":
-        hint = "write --prefix-file FILE, or --prefix-file DATASET=FILE"
-        text = read_text(Path(self.path), "prefix file", hint=hint)
-        return replace(
-            self, text=text, sha256=hashlib.sha256(text.encode()).hexdigest()
-        )
 
-
-def for_one(text: str) -> tuple[str, str]:
-    """NAME=PATH, or a text for all datasets: ["a=b"], {a} or a blank may be before its first =."""
-    name, sign, path = text.partition("=")
-    return (
-        (name, path)
-        if sign and name == name.rstrip() and not {*'"{'} & {*name}
-        else ("", text)
-    )
-
-
-def check_datasets(given: Sequence[str | None], datasets: Sequence[str]) -> None:
-    """Raise UsageError unless each, if it names something, is a dataset's name or pattern."""
-    for name in filter(None, given):
-        if not any(fnmatchcase(dataset, name) for dataset in datasets):
-            hint = f"there are: {', '.join(datasets[:12])}{', ...' if datasets[12:] else ''}"
-            raise UsageError(f"no dataset is called {name}", hint=hint)
+def check_datasets(patterns: Sequence[str], datasets: Sequence[str]) -> None:
+    """Raise InputError unless each pattern matches the name of a dataset."""
+    for pattern in patterns:
+        if not any(fnmatchcase(dataset, pattern) for dataset in datasets):
+            raise InputError(
+                f'[datasets."{pattern}"] matches no dataset',
+                hint=nearest(pattern, datasets),
+            )

@@ -117,7 +117,8 @@ HINTS = {
     "other_data": "see input_format and encoding in `chunkscope help config`",
     "unknown_data": "it reads JSON, CSV, Parquet, Arrow and text; see `chunkscope "
     "help formats`",
-    "no_field": "name another field; {option} NAME=... is for one dataset of several",
+    "no_field": "name another field; [datasets] in chunkscope.toml has fields of "
+    "single datasets",
     "no_fields": "expected objects with text in them",
     "near": "did you mean {option} {near}?",
     "unknown_prompt": "name it with --field, --each or --template '{{a}} {{b}}'; or "

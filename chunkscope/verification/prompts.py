@@ -21,7 +21,7 @@ from chunkscope.lengths.scan import draw
 from chunkscope.prefixes.tree import tree_of_prompts
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
-from chunkscope.prompts.options import SelectOptions, choose_prompt
+from chunkscope.prompts.options import choose_prompt
 from chunkscope.prompts.prompt import Content as PromptContent
 from chunkscope.prompts.prompt import read_prompts
 from chunkscope.simulation.workload import Workload, single
@@ -89,7 +89,7 @@ def real_prompts(
             "this one",
         )
     # Names of datasets are not checked: there may be fewer.
-    unnamed = replace(as_analyzed, names=(), prefix_files=(), select=SelectOptions())
+    unnamed = replace(as_analyzed, names=(), prefix_file=None, datasets={})
     with discovered(options.data, unnamed, listener) as found:
         sources = _named(found, profile)
         count = max(ROWS, ROWS_PER_REQUEST * len(requests))
@@ -184,12 +184,13 @@ def _sample(
 def _contents(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
     """The prompts of a source, without those of which only the length is known."""
     problems = Problems()
-    prefix, paths = options.for_dataset(source.name)
+    prefix = options.prefix_for(source.name)
+    select = options.for_dataset(source.name)
     with RecordReader(source, options.read, problems) as reader:
         head = reader.head()
         if not head:
             return
-        prompt_reader = choose_prompt(reader, head, paths, prefix=prefix)
+        prompt_reader = choose_prompt(reader, head, select, prefix=prefix)
         if prompt_reader.kind == "lengths":
             return
         needed = prompt_reader.columns

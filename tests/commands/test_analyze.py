@@ -115,9 +115,15 @@ def test_a_field_that_was_probably_left_out_is_said_first_and_counted_next(
         'law=eu: probably miscounted: only "query" was counted, not'
     )
     assert "matters" not in run.out
-    words = "analyze law=eu.jsonl data.jsonl --field 'law?eu=document' --field 'law?eu=query'"
-    assert run.err.endswith(f"next: chunkscope {words}\n")
-    again = chunkscope(place, *words.replace("'", "").split())
+    table = 'field = ["document", "query"] under [datasets."law=eu"]'
+    assert table in " ".join(run.out.split())
+    words = "analyze law=eu.jsonl data.jsonl"
+    assert run.err.endswith(
+        f"next: add that to chunkscope.toml, then chunkscope {words}\n"
+    )
+    option, _, header = table.partition(" under ")
+    (place / "chunkscope.toml").write_text(f"{header}\n{option}\n")
+    again = chunkscope(place, *words.split())
     assert (
         "67 % are longer than 2,048 tokens, where chunked prefill matters" in again.out
     )
@@ -174,37 +180,3 @@ def test_data_where_a_profile_is_wanted_is_told_apart(place) -> None:
         assert run.code == 3
         assert "data.jsonl" in run.err
         assert "chunkscope analyze" in run.err or "chunkscope recommend" in run.err
-
-
-def test_a_path_may_be_for_one_dataset_of_several_by_its_name_or_a_pattern(
-    place,
-) -> None:
-    write_jsonl(
-        place / "d/quiz.jsonl",
-        [{"question": "Why?", "a": "b c", "other": "one two three"}],
-    )
-    write_jsonl(place / "d/texts.jsonl", [{"question": "Why not?"}])
-    fields = [
-        {
-            one.name: one.field
-            for one in python.analyze(place / "d", field=field).datasets
-        }
-        for field in ("qu*=other", ["quiz=a", "question"])
-    ]
-    assert fields == [
-        {"quiz": "other", "texts": "question"},
-        {"quiz": "a", "texts": "question"},
-    ]
-    assert analyze(place, "d", "--choices", "nobody=a").code == 2
-    assert analyze(place, "d", "--template", "Q = {{ question }}").code == 0
-    words = ("--output-field", "quiz=a", "--template", "quiz=Q={{ question }}")
-    assert analyze(place, "d", *words, "--field", "te*=question").code == 0
-    quiz, texts = profile(place).datasets
-    assert (quiz.field, quiz.output_field, quiz.chars) == (
-        "template",
-        "a",
-        len("Q=Why?"),
-    )
-    assert (texts.field, texts.output_field) == ("question", None)
-    run = analyze(place, "d", "--output-field", "other")
-    assert "--output-field NAME=... is for one dataset of several" in run.err

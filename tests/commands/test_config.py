@@ -62,6 +62,11 @@ def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
         ("[analyze]\nreturn = 1\n", "no option return"),
         ("[analyze]\njson = true\n", "no option json"),  # was read and forgotten
         ("[analyze\n", "chunkscope.toml"),
+        ('[datasets.data]\nfeild = "question"\n', "did you mean field?"),
+        ("[datasets.data]\nfield = 3\n", "field is 3, not text"),
+        ('[datasets.dada]\nfield = "question"\n', "did you mean data?"),
+        ('[datasets]\ndata = "question"\n', "is not a table"),
+        ("datasets = 3\n", "datasets is not a table"),
     ],
 )
 def test_a_mistake_in_it_names_the_file_and_the_option(
@@ -70,7 +75,7 @@ def test_a_mistake_in_it_names_the_file_and_the_option(
     (place / "chunkscope.toml").write_text(text)
     run = analyze(place, "data.csv")
     assert run.code == 3, run.err
-    assert "chunkscope.toml" in run.err
+    assert "chunkscope.toml" in run.err or "[datasets" in run.err
     assert named in run.err
 
 
@@ -101,7 +106,7 @@ def test_flags_are_written_as_they_are_typed(tmp_path) -> None:
 
 INSIDE = {
     "fields",
-    "prefix_files",
+    "datasets",
     "command",
     *NAMES,
 }  # not written by people
@@ -123,3 +128,74 @@ def test_the_manual_lists_the_options_without_a_flag(command: str, tmp_path) -> 
         flag.replace("-", "_") for flag in flags
     }
     assert names - INSIDE == listed
+
+
+@pytest.fixture
+def two_sets(tmp_path: Path) -> Path:
+    """Two datasets of which the guess takes `question`."""
+    row = {"question": "Why not this one?", "other": "No.", "a": "b c"}
+    write_jsonl(tmp_path / "quiz.jsonl", [row])
+    write_jsonl(tmp_path / "texts.jsonl", [row])
+    return tmp_path
+
+
+def fields_by_dataset(place: Path) -> dict[str, str | None]:
+    loaded = python.Profile.load(place / "reports" / "profile.json")
+    return {dataset.name: dataset.field for dataset in loaded.datasets}
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        pytest.param(
+            '[datasets.quiz]\nfield = "other"\n',
+            {"quiz": "other", "texts": "question"},
+            id="by name",
+        ),
+        pytest.param(
+            '[datasets."qu*"]\nfield = ["other"]\n',
+            {"quiz": "other", "texts": "question"},
+            id="by pattern",
+        ),
+        pytest.param(
+            '[datasets."*"]\nfield = "other"\n[datasets.quiz]\nfield = "a"\n',
+            {"quiz": "a", "texts": "other"},
+            id="the last one that matches",
+        ),
+        pytest.param(
+            '[analyze]\nfield = "a"\n[datasets.quiz]\ntemplate = "{{ other }}"\n',
+            {"quiz": "template", "texts": "a"},
+            id="a template instead of the field of all",
+        ),
+    ],
+)
+def test_a_table_is_for_the_datasets_it_names(two_sets, tables, expected) -> None:
+    (two_sets / "chunkscope.toml").write_text(tables)
+
+    run = analyze(two_sets, "quiz.jsonl", "texts.jsonl")
+
+    assert run.code == 0, run.err
+    assert fields_by_dataset(two_sets) == expected
+
+
+def test_an_option_of_one_dataset_leaves_its_others_to_the_command_line(
+    two_sets,
+) -> None:
+    (two_sets / "chunkscope.toml").write_text('[datasets.quiz]\noutput-field = "a"\n')
+
+    run = analyze(two_sets, "quiz.jsonl", "texts.jsonl", "--field", "other")
+
+    assert run.code == 0, run.err
+    loaded = python.Profile.load(two_sets / "reports" / "profile.json")
+    quiz, texts = loaded.datasets
+    assert (quiz.field, quiz.output_field) == ("other", "a")
+    assert (texts.field, texts.output_field) == ("other", None)
+
+
+def test_python_takes_the_same_tables(two_sets) -> None:
+    profile = python.analyze(two_sets, datasets={"quiz": {"field": "other"}})
+
+    assert {one.name: one.field for one in profile.datasets} == {
+        "quiz": "other",
+        "texts": "question",
+    }

@@ -50,7 +50,7 @@ def names(options: Any = AnalyzeOptions()) -> list[str]:  # noqa: B008
     ]
 
 
-@pytest.mark.parametrize("name", sorted(set(names()) - {"prefix_files"}))
+@pytest.mark.parametrize("name", sorted(set(names()) - {"prefix_file", "datasets"}))
 def test_every_option_is_in_the_record_or_it_is_listed(name: str) -> None:
     default = AnalyzeOptions(sample=7) if name == "seed" else AnalyzeOptions()
     flags = {field: not getattr(default, field, False) for field in names()}
@@ -74,13 +74,14 @@ def test_what_a_profile_records_is_enough_to_ask_again(tmp_path: Path) -> None:
         chat_date=datetime.date(2026, 1, 31),
         sample=3,
         seed=7,
-        prefix_files=(str(prefix),),  # type: ignore[arg-type]
+        prefix_file=str(prefix),  # type: ignore[arg-type]
     )
     analyze(data, options=asked).save(tmp_path / "profile.json")
     loaded = Profile.load(tmp_path / "profile.json")
-    (file,) = loaded.options.prefix_files
+    file = loaded.options.prefix_file
+    assert file is not None
     assert (file.text, file.content) == (None, "Answer this.")
-    assert replace(loaded.options, prefix_files=()) == replace(asked, prefix_files=())
+    assert replace(loaded.options, prefix_file=None) == replace(asked, prefix_file=None)
     assert analyze(data, options=loaded.options).digest() == loaded.digest()
 
 

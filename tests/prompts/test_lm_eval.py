@@ -192,7 +192,7 @@ def test_options_that_change_a_prompt_do_not_change_a_log(tmp_path: Path) -> Non
     (tmp_path / "shots.txt").write_text("Shots")
     options = AnalyzeOptions(
         select=SelectOptions(output_field="doc"),
-        prefix_files=(f"{tmp_path}/shots.txt",),  # type: ignore[arg-type]
+        prefix_file=f"{tmp_path}/shots.txt",  # type: ignore[arg-type]
         apply_chat_template=True,
     )
     (dataset,) = analyze(

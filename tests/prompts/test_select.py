@@ -109,7 +109,7 @@ def test_columns_are_the_top_level_fields_that_are_read() -> None:
         ),
         pytest.param(
             {"output_field": "nowhere"},
-            "--output-field NAME=... is for one dataset of several",
+            "[datasets] in chunkscope.toml has fields of single datasets",
             id="nothing near",
         ),
         pytest.param({"choices": ("turnz",)}, "--choices turns?", id="choices"),

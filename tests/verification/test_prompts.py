@@ -13,6 +13,7 @@ import chunkscope
 from chunkscope import AnalyzeOptions
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
+from chunkscope.lengths.options import DatasetOptions
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.options import SelectOptions
@@ -131,11 +132,14 @@ def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(
     other = write_jsonl(tmp_path / "other.jsonl", rows)
     for name in ("one", "two"):
         (tmp_path / name).write_text(f"Examples of {name}:\n\n")
-    files = (
-        PrefixFile.given(f"d={tmp_path}/one"),
-        PrefixFile.given(f"mine={tmp_path}/two"),
+    options = AnalyzeOptions(
+        prefix_file=PrefixFile.read(tmp_path / "one"),
+        datasets={
+            "mine": DatasetOptions(prefix_file=PrefixFile.read(tmp_path / "two"))
+        },
+        names=("d", "mine"),
+        tokenizer=small,
     )
-    options = AnalyzeOptions(prefix_files=files, names=("d", "mine"), tokenizer=small)
     profile = chunkscope.analyze([data, other], options=options)
     sent = again([data, other], profile, every_prompt(profile))
     assert {*texts(sent.prompts)} == {

@@ -1,5 +1,6 @@
 """Sentences about data: files, prompts, harness logs, lengths, shared prefixes."""
 
+import json
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -95,39 +96,60 @@ def counted_with(profile: Profile) -> str:
     return f"Tokenizer: {profile.tokenizer.name}{hint}."
 
 
-def _missing(
-    profile: Profile, *codes: str
-) -> Iterator[tuple[Note, list[str], list[str]]]:
-    """Each note with its datasets, and the prefixes of their options: "NAME=" or nothing."""
+def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str]]]:
+    """Each note with the names of its datasets."""
     missing: dict[str, tuple[Note, list[str]]] = {}
     for dataset in profile.datasets:
         for one in (one for one in dataset.uncounted if one.code in codes):
             missing.setdefault(repr(one), (one, []))[1].append(dataset.name)
-    for one, names in list(missing.values())[:MOST_NOTES]:
-        owners = [
-            name.replace("=", "?") + "=" for name in names
-        ]  # ? matches it: = ends a name
-        yield one, names, owners if len(names) < len(profile.datasets) else [""]
+    yield from list(missing.values())[:MOST_NOTES]
 
 
-def _options(one: Note, names: Sequence[str]) -> str:
+def _options(one: Note) -> list[tuple[str, str]]:
+    """The options that count what was left out, each with its value."""
     words = one.values.get("use") or [f"--choices={one.values['fields']}"]
-    use = [str(word).split("=", 1) for word in words]  # type: ignore[union-attr]
-    return " ".join(
-        f"{word} {shlex.quote(name + value)}" for name in names for word, value in use
-    )
+    options = []
+    for word in words:  # type: ignore[union-attr]
+        option, _, value = str(word).partition("=")
+        options.append((option, value))
+    return options
+
+
+def _typed(one: Note) -> str:
+    return " ".join(f"{option} {shlex.quote(value)}" for option, value in _options(one))
+
+
+def _in_the_config(one: Note, names: Sequence[str]) -> str:
+    """The same for some of the datasets, as chunkscope.toml has it."""
+    values: dict[str, list[str]] = {}
+    for option, value in _options(one):
+        values.setdefault(option.removeprefix("--"), []).append(value)
+    lines = []
+    for option, texts in values.items():
+        setting: list[str] | str = texts
+        if len(texts) == 1:
+            setting = texts[0]
+        lines.append(f"{option} = {json.dumps(setting, ensure_ascii=False)}")
+    table = f'[datasets."{names[0]}"]' if len(names) == 1 else '[datasets."NAME"]'
+    return f"{', '.join(lines)} under {table} in chunkscope.toml"
 
 
 def uncounted(profile: Profile, *codes: str) -> Iterator[str]:
-    for one, names, owners in _missing(profile, *codes):
-        use = _options(one, owners if len(owners) == 1 else ["NAME="])
+    for one, names in _missing(profile, *codes):
+        is_for_all = len(names) == len(profile.datasets)
+        use = _typed(one) if is_for_all else _in_the_config(one, names)
         yield f"{named(names)}: {sentence(note(one.code, **one.values | {'use': use}))}"
 
 
 def corrected(profile: Profile) -> str:
-    """The profile's command with the options that count what was left out; "" if nothing was."""
-    use = [_options(one, owners) for one, _, owners in _missing(profile, "left_out")]
-    return " ".join((shlex.join(profile.command), *use)) if use else ""
+    """What to do next to count what was left out; "" if nothing was."""
+    command = shlex.join(profile.command)
+    options = []
+    for one, names in _missing(profile, "left_out"):
+        if len(names) < len(profile.datasets):  # an option would be for all of them
+            return f"add that to chunkscope.toml, then {command}"
+        options.append(_typed(one))
+    return " ".join((command, *options)) if options else ""
 
 
 def cautions(profile: Profile) -> Iterator[str]:
