@@ -1,1 +1,1 @@
-"""What lies on disk: reading, checking, writing and digesting it. Any part may come in."""
+"""What lies on disk: reading, checking, writing and digesting it."""

@@ -1,7 +1,8 @@
 """An artefact: a dataclass that is also a JSON file. Its fields are the schema.
 
-A file begins with its schema and a checksum of everything else in it: one that was torn or edited
-by hand is refused. Figures that follow from the fields are written for people and jq and not read.
+A file begins with its schema and a checksum of everything else in it: one that was torn
+or edited by hand is refused. Figures that follow from the fields are written for people
+and jq and not read.
 """
 
 import hashlib
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PRETTY = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-# Metadata of a field that may differ when the same input is worked on again: no part of the digest.
+# Metadata of a field that may differ when the same input is worked on again: no part of
+# the digest.
 INCIDENTAL = {"incidental": True}
 _NEVER_IDENTITY = {"created", "command", "version"}
 
@@ -34,7 +36,7 @@ def now() -> str:
 
 
 class Numbers(tuple[int, ...]):
-    """Many whole numbers, which a file has as one line: as a list they would fill most of it.
+    """Many whole numbers, which a file holds in one line instead of a list.
 
     >>> plain(Numbers([3, -1]))
     '3 -1'
@@ -69,7 +71,9 @@ def built(kind: Any, value: Any) -> Any:
     import msgspec
 
     def special(kind: Any, value: Any) -> Any:
-        return Numbers(map(int, value.split())) if kind is Numbers else kind(value)
+        if kind is Numbers:
+            return Numbers(int(word) for word in value.split())
+        return kind(value)
 
     try:
         return msgspec.convert(value, kind, str_keys=True, dec_hook=special)
@@ -84,20 +88,16 @@ def checksum(document: dict[str, Any]) -> str:
 
 
 def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
-    """The document in a file, as it was written; InputError where it is another, or damaged."""
-    text, document = read_text(path, hint=f"run `{made_by}` first"), None
+    """The document in a file; InputError where it is another one, or damaged."""
+    text = read_text(path, hint=f"run `{made_by}` first")
+    document = None
     with suppress(ValueError):  # it was cut off, or holds something else: data, perhaps
         document = orjson.loads(text)
-    written = document.get("schema") if isinstance(document, dict) else None
-    if document is None or written != schema:
-        what = (
-            f"is {written}, not {schema}"
-            if written
-            else "is data or cut off, not a result"
-        )
-        raise InputError(
-            f"{path} {what}", hint=f"run `{made_by}` first and pass its file"
-        )
+    hint = f"run `{made_by}` first and pass its file"
+    if not isinstance(document, dict) or not document.get("schema"):
+        raise InputError(f"{path} is data or cut off, not a result", hint=hint)
+    if document["schema"] != schema:
+        raise InputError(f"{path} is {document['schema']}, not {schema}", hint=hint)
     if document.get("sha256") != checksum(document):
         raise InputError(
             f"{path} is damaged: its checksum is wrong", hint=f"run `{made_by}` again"
@@ -106,26 +106,27 @@ def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
 
 
 class Shown:
-    """What Python shows of a result: its first sentence, and in a notebook its table."""
+    """What Python shows of a result: a sentence, and in a notebook its table."""
 
     __slots__ = ()
-    first_sentence: ClassVar[Callable[[Any], str]] = lambda _: (
-        ""
-    )  # report/section has it
+    # report/section sets it: the sentences are above this layer.
+    first_sentence: ClassVar[Callable[[Any], str]] = lambda _: ""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {Shown.first_sentence(self)}>"
 
     def _repr_html_(self) -> str:
-        table = (
-            self.to_frame().to_html(index=False) if hasattr(self, "to_frame") else ""
-        )
+        table = ""
+        if hasattr(self, "to_frame"):
+            table = self.to_frame().to_html(index=False)
         return f"<p>{escape(Shown.first_sentence(self))}</p>{table}"
 
 
 class Artefact(Shown):
-    """The base of every artefact's dataclass, which has to have a `version`. Its schema is
-    `chunkscope/KIND/NUMBER`; it is written to `reports/KIND.json`."""
+    """The base of every artefact's dataclass, which has to have a `version`.
+
+    Its schema is `chunkscope/KIND/NUMBER`; it is written to `reports/KIND.json`.
+    """
 
     __slots__ = ()
 
@@ -139,15 +140,18 @@ class Artefact(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """The document as it is written, in plain values."""
-        head = {
+        values: dict[str, Any] = {
             "schema": self.schema,
             "sha256": "",
             "chunkscope": self.version or __version__,
         }
-        figures = {"figures": known} if (known := self.figures()) else {}
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        content = {name: getattr(self, name) for name in names if name != "version"}
-        document: dict[str, Any] = plain(head | figures | content)
+        figures = self.figures()
+        if figures:
+            values["figures"] = figures
+        for field in fields(self):  # type: ignore[arg-type]
+            if field.name != "version":
+                values[field.name] = getattr(self, field.name)
+        document: dict[str, Any] = plain(values)
         document["sha256"] = checksum(document)
         return document
 
@@ -179,7 +183,7 @@ class Artefact(Shown):
         return value
 
     def digest(self) -> str:
-        """A hash of its content: the same whenever, wherever and however it was made."""
+        """A hash of its content, the same whenever and wherever it was made."""
         data = orjson.dumps(_identity(self), option=orjson.OPT_SORT_KEYS, default=str)
         return hashlib.sha256(data).hexdigest()
 
@@ -189,23 +193,23 @@ class Artefact(Shown):
 
 
 def _identity(value: Any) -> Any:
-    """Without what is incidental and fields that say nothing: one that later versions add changes
-    no digest. 3.0 is 3, as JSON may give it back."""
+    """What counts of a value: a field that later versions add changes no digest."""
     if is_dataclass(value):
-        names = [
-            f.name
-            for f in fields(value)
-            if f.name not in _NEVER_IDENTITY and not f.metadata
-        ]
-        parts = {name: _identity(getattr(value, name)) for name in names}
-        return {
-            name: part for name, part in parts.items() if part not in (None, "", [], {})
-        }
+        parts = {}
+        for field in fields(value):
+            if field.name in _NEVER_IDENTITY or field.metadata:
+                continue
+            part = _identity(getattr(value, field.name))
+            if part not in (None, "", [], {}):
+                parts[field.name] = part
+        return parts
     if isinstance(value, Mapping):  # a note may hold the command that was typed
         return {str(n): _identity(part) for n, part in value.items() if n != "command"}
     if isinstance(value, list | tuple):
         return [_identity(part) for part in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # as JSON may give it back
+    return value
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":

@@ -1,6 +1,7 @@
-"""The figures of a run, simulated, measured or logged; and each figure's name, unit and direction.
+"""The figures of a run, and each figure's name, unit and direction.
 
-`FIGURES` lists them for all who show, compare or limit some: a new one is added here alone.
+`FIGURES` lists them for all who show, compare or limit some: a new one is added here
+alone.
 """
 
 from dataclasses import dataclass
@@ -10,18 +11,18 @@ from chunkscope.artefacts.numbers import COUNT, MANY, RATE, SECONDS, SHARE, SIZE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
-    """Of one time over all requests or gaps of a run, in seconds. None: nobody computed it."""
+    """Of one time over all requests or gaps of a run, in seconds."""
 
     p50: float
     p95: float
     p99: float
     max: float
-    mean: float | None = None
+    mean: float | None = None  # not computed everywhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """Of all requests, or of some. `itl_s` is None where no request had a second token."""
+    """Of all requests, or of some; `itl_s` None: none had a second token."""
 
     ttft_s: Percentiles
     itl_s: Percentiles | None
@@ -43,17 +44,15 @@ class Figures(Latencies):
     chunks_max: int | None = None  # of one prompt
     preemptions: int | None = None
     prefix_hit_rate: float | None = None  # share of the prompt tokens
-    goodput_per_s: float | None = (
-        None  # requests that met every limit; None without limits
-    )
-    slo_use: float | None = (
-        None  # the tightest limit's figure as a share of it: kept up to 1
-    )
+    # Requests that met every limit. None without limits.
+    goodput_per_s: float | None = None
+    # The tightest limit's figure as a share of it, which is kept up to 1.
+    slo_use: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`key` is its path in the artefact: `makespan_s`, `ttft_s.p95`, `long.itl_s.p99`."""
+    """`key` is its path in the artefact, such as `makespan_s`, `long.itl_s.p99`."""
 
     key: str
     title: str
@@ -63,39 +62,59 @@ class Figure:
     promise: str = ""  # its key in a budget file, if it may be limited
 
     def value(self, run: object) -> float | None:
-        """Its value in `Figures`, or in a run for what is read once; None where not known."""
+        """Its value in `Figures`, or in a run for what is read once; None: not known."""
         part: object = run
         for name in self.key.split("."):
             part = getattr(part, name, None)
-        return float(part) if isinstance(part, (int, float)) else None
+        if not isinstance(part, int | float):
+            return None
+        return float(part)
 
 
-_LESS, _MORE = True, False  # is better
-_TIMES = {
-    "ttft": "time to first token",
-    "itl": "gap between tokens",
-    "e2e": "whole answer",
-}
-_QUANTILES = {"p50": "median", "p95": "p95", "p99": "p99", "max": "longest"}
+_LESS = True  # is better
+_MORE = False
+
+
+def _times(name: str, title: str) -> tuple[Figure, ...]:
+    """The percentiles of a time."""
+    quantiles = {"p50": "median", "p95": "p95", "p99": "p99", "max": "longest"}
+    figures = []
+    for quantile, word in quantiles.items():
+        figure = Figure(
+            f"{name}_s.{quantile}",
+            f"{word} {title}",
+            SECONDS,
+            _LESS,
+            promise=f"{name}_{quantile}",
+        )
+        figures.append(figure)
+    return tuple(figures)
+
 
 FIGURES = (
     Figure("makespan_s", "time for all requests", SECONDS, _LESS, promise="makespan"),
     Figure(
         "predicted_figures.makespan_s", "time for all, predicted", SECONDS, once=True
     ),
-    *(
-        Figure(key, f"{key.replace('_', ' ')}econd", RATE, _MORE, promise=key)
-        for key in ("input_tokens_per_s", "output_tokens_per_s")
+    Figure(
+        "input_tokens_per_s",
+        "input tokens per second",
+        RATE,
+        _MORE,
+        promise="input_tokens_per_s",
+    ),
+    Figure(
+        "output_tokens_per_s",
+        "output tokens per second",
+        RATE,
+        _MORE,
+        promise="output_tokens_per_s",
     ),
     Figure("goodput_per_s", "goodput, requests per second", MANY, _MORE),
     Figure("slo_use", "use of the tightest limit (up to 100 % keeps it)", SHARE, _LESS),
-    *(
-        Figure(
-            f"{time}_s.{at}", f"{named} {title}", SECONDS, _LESS, promise=f"{time}_{at}"
-        )
-        for time, title in _TIMES.items()
-        for at, named in _QUANTILES.items()
-    ),
+    *_times("ttft", "time to first token"),
+    *_times("itl", "gap between tokens"),
+    *_times("e2e", "whole answer"),
     Figure(
         "activation_peak_gib", "activation peak", SIZE, _LESS, True, "activation_peak"
     ),
@@ -117,16 +136,19 @@ FIGURES = (
 )
 BY_KEY = {figure.key: figure for figure in FIGURES}
 BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}
-MAKESPAN, TTFT_P95, ITL_P99, ITL_MAX, TIGHTEST_LIMIT = (
-    BY_KEY[key]
-    for key in ("makespan_s", "ttft_s.p95", "itl_s.p99", "itl_s.max", "slo_use")
-)
+MAKESPAN = BY_KEY["makespan_s"]
+TTFT_P95 = BY_KEY["ttft_s.p95"]
+ITL_P99 = BY_KEY["itl_s.p99"]
+ITL_MAX = BY_KEY["itl_s.max"]
+TIGHTEST_LIMIT = BY_KEY["slo_use"]
 
 
-def figures_row(run: object) -> dict[str, float | None]:
-    """Every figure of a run by its key: `makespan_s`, `ttft_s.p95`."""
-    values = {
-        f.key: f.value(run if f.once else getattr(run, "figures", None))
-        for f in FIGURES
-    }
-    return {key: value for key, value in values.items() if value is not None}
+def figures_row(run: object) -> dict[str, float]:
+    """The figures that a run has, by key: `makespan_s`, `ttft_s.p95`."""
+    row = {}
+    for figure in FIGURES:
+        holder = run if figure.once else getattr(run, "figures", None)
+        value = figure.value(holder)
+        if value is not None:
+            row[figure.key] = value
+    return row

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from stat import S_IWGRP, S_IWOTH
-from typing import Any
 
 from chunkscope.errors import InputError, UsageError
 
@@ -22,23 +21,28 @@ def several(value: Name | Sequence[Name]) -> tuple[str, ...]:
     >>> several("*.jsonl"), several(["a", "b"])
     (('*.jsonl',), ('a', 'b'))
     """
-    is_list = isinstance(value, Iterable) and not isinstance(value, str | Mapping)
-    names: tuple[Any, ...] = tuple(value) if is_list else (value,)  # type: ignore[arg-type]
+    names: tuple[object, ...] = (value,)
+    if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
+        names = tuple(value)
+    texts = []
     for name in names:
         if not isinstance(name, str | os.PathLike):
-            hint = "names are text, and rows are read from a file: save them as JSON lines first"
-            raise UsageError(f"not a name: {name!r:.60}", hint=hint)
-    return tuple(map(str, names))
+            raise UsageError(
+                f"not a name: {name!r:.60}",
+                hint="names are text, and rows are read from a file: save them as JSON "
+                "lines first",
+            )
+        texts.append(str(name))
+    return tuple(texts)
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file."""
+    """Replace a file in one step, so that a full disk or a kill leaves the old one."""
     parts = [data] if isinstance(data, bytes) else data
     temporary = path
     try:
-        if (
-            path.is_file() or path.is_dir() or not path.exists()
-        ):  # and not -o /dev/stdout
+        is_device = path.exists() and not path.is_file() and not path.is_dir()
+        if not is_device:  # such as -o /dev/stdout, which cannot be replaced
             path = Path(os.path.realpath(path))  # a link is followed, not replaced
             temporary = path.parent / f"{path.name[:200]}.{os.urandom(4).hex()}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,14 +51,13 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
         if temporary != path:
             temporary.replace(path)
     except OSError as error:
-        why = (
-            "Not a directory"
-            if isinstance(error, FileExistsError)
-            else error.strerror or error
-        )
+        reason: object = error.strerror or error
+        if isinstance(error, FileExistsError):
+            reason = "Not a directory"
         raise InputError(
-            f"cannot write {path}: {why}",
-            hint="choose another place with --output (gate: --config), or make this one writable",
+            f"cannot write {path}: {reason}",
+            hint="choose another place with --output (gate: --config), or make this "
+            "one writable",
         ) from error
     finally:
         if temporary != path:
@@ -74,12 +77,16 @@ def read_text(path: Path, what: str = "file", *, hint: str) -> str:
 
 
 def cache_folder() -> Path:
-    """`$CHUNKSCOPE_CACHE_DIR`, else `~/.cache/chunkscope`; where that cannot be written, or others
-    could have written it, a folder for this run alone: what a cache holds is believed."""
+    """`$CHUNKSCOPE_CACHE_DIR`, else `~/.cache/chunkscope`.
+
+    Where that cannot be written, or others could have written it, it is a folder for
+    this run alone: what a cache holds is believed.
+    """
     place = os.environ.get("CHUNKSCOPE_CACHE_DIR")
-    return _usable(
-        place or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/chunkscope"
-    )
+    if not place:
+        parent = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        place = f"{parent}/chunkscope"
+    return _usable(place)
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Something to tell people, as a value: a code and its numbers. `report/words` has the sentence."""
+"""Something to tell people, as a value: a code and its numbers.
+
+`report/words` has the sentence.
+"""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,7 +25,7 @@ def one_of(kind: type[Word], value: str, name: str) -> Word:
 
 
 class Label(StrEnum):
-    """Where a number comes from: one that is assumed never passes for a measured one."""
+    """Where a number comes from: assumed never passes for measured."""
 
     MEASURED = "measured"
     PREDICTED = "predicted"

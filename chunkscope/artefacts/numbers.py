@@ -1,11 +1,12 @@
-"""Numbers for people: written, and read with their unit as in a budget file ("200ms", "5%")."""
+"""Numbers for people: written, and read with their unit ("200ms", "5%")."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import ceil, inf, isclose, log10
-from typing import Any
+from math import ceil, isclose, log10
+
+NOT_KNOWN = "-"
 
 
 def number(value: float | None) -> str:
@@ -13,12 +14,16 @@ def number(value: float | None) -> str:
     >>> number(1234.5), number(12.25), number(None)
     ('1,234', '12', '-')
     """
-    return "-" if value is None else f"{value:,.0f}"
+    if value is None:
+        return NOT_KNOWN
+    return f"{value:,.0f}"
 
 
 def as_written(value: object) -> str:
     """An argument's value: `8,192`, `0.9`, `auto`."""
-    return f"{value:,}" if type(value) is int else str(value)
+    if type(value) is int:
+        return f"{value:,}"
+    return str(value)
 
 
 def plural(count: int, one: str) -> str:
@@ -26,22 +31,30 @@ def plural(count: int, one: str) -> str:
     >>> plural(1, "row"), plural(1200, "row")
     ('1 row', '1,200 rows')
     """
-    return f"{count:,} {one}{'s' * (count != 1)}"
+    if count == 1:
+        return f"1 {one}"
+    return f"{count:,} {one}s"
 
 
 def share(value: float | None) -> str:
-    """A share as a percentage; a little is never shown as nothing, nor nearly all as all.
+    """A percentage; a little is never shown as nothing, nor nearly all as all.
 
-    >>> share(0.07), share(0.0), share(0.0004), share(0.9975), share(0.9999), share(42.39)
-    ('7 %', '0 %', '<0.1 %', '99.8 %', '>99.9 %', '4,239 %')
+    >>> share(0.07), share(0.0), share(0.0004)
+    ('7 %', '0 %', '<0.1 %')
+    >>> share(0.9975), share(0.9999), share(42.39)
+    ('99.8 %', '>99.9 %', '4,239 %')
     """
     if value is None:
-        return "-"
+        return NOT_KNOWN
     percent = round(value * 100, 9)  # 0.07 is 7, not 7.000000000000001
-    if 0 < percent < 0.1 or 99.9 < percent < 100:
-        return "<0.1 %" if percent < 1 else ">99.9 %"
-    digits = int((percent < 10 or 99 < percent < 100) and percent != int(percent))
-    return f"{percent:,.{digits}f} %"
+    if 0 < percent < 0.1:
+        return "<0.1 %"
+    if 99.9 < percent < 100:
+        return ">99.9 %"
+    is_near_an_end = percent < 10 or 99 < percent < 100
+    if is_near_an_end and percent != int(percent):
+        return f"{percent:,.1f} %"
+    return f"{percent:,.0f} %"
 
 
 def change(old: float | None, new: float | None) -> str:
@@ -50,7 +63,9 @@ def change(old: float | None, new: float | None) -> str:
     >>> change(100, 125), change(3, 3), change(0, 5)
     ('+25 %', '0 %', '')
     """
-    return by((new - old) / old) if old and new is not None else ""
+    if not old or new is None:
+        return ""
+    return by((new - old) / old)
 
 
 def by(part: float | None) -> str:
@@ -60,50 +75,67 @@ def by(part: float | None) -> str:
     ('+3.1 %', '-21 %', '0 %', '0 %')
     """
     part = round(part or 0.0, 3)
-    return f"{'+' if part > 0 else '-' if part < 0 else ''}{share(abs(part))}"
+    if part > 0:
+        return f"+{share(part)}"
+    if part < 0:
+        return f"-{share(-part)}"
+    return share(0.0)
 
 
 def _three_digits(value: float) -> str:
     """As many decimals as make three digits; a little is never shown as nothing."""
     if 0 < value < 0.01:
         return f"{value:.1g}"
-    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
+    if value < 10:
+        return f"{value:,.2f}"
+    if value < 100:
+        return f"{value:,.1f}"
+    return f"{value:,.0f}"
 
 
 def seconds(value: float | None, like: float | None = None) -> str:
-    """
-    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(120), seconds(150, like=75)
-    ('12.3 ms', '1.00 s', '75.0 s', '2.00 min', '150 s')
+    """In the unit that suits it, or the time that it is `like`.
+
+    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(120)
+    ('12.3 ms', '1.00 s', '75.0 s', '2.00 min')
+    >>> seconds(150, like=75)
+    '150 s'
     """
     if value is None:
-        return "-"
-    units = (
-        (0.9995, 0.001, "ms"),
-        (120, 1, "s"),
-        (7_200, 60, "min"),
-        (inf, 3_600, "h"),
-    )
-    size, unit = next(
-        (size, unit) for below, size, unit in units if (like or value) < below
-    )
-    return f"{_three_digits(value / size)} {unit}"
+        return NOT_KNOWN
+    size = like or value
+    if size < 0.9995:  # what is more would be written as 1,000 ms
+        return f"{_three_digits(value * 1_000)} ms"
+    if size < 120:
+        return f"{_three_digits(value)} s"
+    if size < 7_200:
+        return f"{_three_digits(value / 60)} min"
+    return f"{_three_digits(value / 3_600)} h"
 
 
 def per_second(value: float | None) -> str:
-    return "-" if value is None else f"{float(f'{value:.3g}'):,g}/s"
+    if value is None:
+        return NOT_KNOWN
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,g}/s"
 
 
 def gib(value: float | None) -> str:
-    return "-" if value is None else f"{_three_digits(value)} GiB"
+    if value is None:
+        return NOT_KNOWN
+    return f"{_three_digits(value)} GiB"
 
 
+# A number and its unit: "1.5 GiB".
 _WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([^\s0-9.].*?)?\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """How a kind of number is read and written. `scales` are what one of each unit is worth; a bare
-    number is taken only where there is one unit it can mean: tokens, requests, tokens a second.
+    """How a kind of number is read and written.
+
+    `scales` are what one of each unit is worth. A bare number is taken only where there
+    is one unit that it can mean: tokens, requests, tokens a second.
     """
 
     scales: Mapping[str, Fraction | int] = field(default_factory=lambda: {"": 1})
@@ -112,18 +144,27 @@ class Unit:
     base: str = ""  # what numbers are written in that need many digits
     brief: Callable[[float | None], str] = number  # in three digits or so, for a table
 
-    def read(self, given: Any) -> float:
+    def read(self, value: object) -> float:
         """The number in its base unit; ValueError says what would have been right."""
-        match = (
-            _WRITTEN.fullmatch(str(given)) if type(given) in (int, float, str) else None
-        )
-        scale = self.scales.get(match[2] or "") if match else None
-        amount = Fraction(match[1]) * scale if match and scale else None
+        amount = self._amount(value)
         if amount is None or (self.whole and amount.denominator != 1):
             raise ValueError(
-                f"{given!r:.40} cannot be read; write it like {self.accepted}"
+                f"{value!r:.40} cannot be read; write it like {self.accepted}"
             )
-        return int(amount) if self.whole else float(amount)
+        if self.whole:
+            return int(amount)
+        return float(amount)
+
+    def _amount(self, value: object) -> Fraction | None:
+        if type(value) not in (int, float, str):
+            return None
+        match = _WRITTEN.fullmatch(str(value))
+        if match is None:
+            return None
+        scale = self.scales.get(match[2] or "")
+        if scale is None:
+            return None
+        return Fraction(match[1]) * scale
 
     def write_both(self, limit: float, value: float) -> tuple[str, str]:
         """Two numbers that differ never look the same.
@@ -133,25 +174,30 @@ class Unit:
         """
         if limit == value or self.brief(limit) != self.brief(value):
             return self.brief(limit), self.brief(value)
+        larger = max(abs(limit), abs(value))
+        digits = 2 + ceil(log10(larger / abs(limit - value)))
+        return self._with_digits(limit, digits), self._with_digits(value, digits)
+
+    def _with_digits(self, value: float, digits: int) -> str:
         size = float(self.scales[self.base])
-        digits = 2 + ceil(log10(max(abs(limit), abs(value)) / abs(limit - value)))
-        exact = [
-            f"{one / size:,.{digits}g} {self.base}".rstrip() for one in (limit, value)
-        ]
-        return exact[0], exact[1]
+        return f"{value / size:,.{digits}g} {self.base}".rstrip()
 
 
-def exceeds(found: float, limit: float) -> bool:
-    """More than the limit; the last bits of a fraction are no more.
+def exceeds(value: float, limit: float) -> bool:
+    """Whether it is more than the limit, by more than the last bits of a fraction.
 
     >>> exceeds(0.1 + 0.2, 0.3), exceeds(10**17 + 1, 10**17)
     (False, True)
     """
-    whole = isinstance(found, int) and isinstance(limit, int)
-    return not found <= limit and (whole or not isclose(found, limit, rel_tol=1e-9))
+    if value <= limit:
+        return False
+    if isinstance(value, int) and isinstance(limit, int):
+        return True
+    return not isclose(value, limit, rel_tol=1e-9)
 
 
-_MS, _GB = Fraction(1, 1000), Fraction(10**9, 2**30)
+_MS = Fraction(1, 1000)  # in seconds
+_GB = Fraction(10**9, 2**30)  # in GiB
 TOKENS = Unit(
     scales={"": 1, "tokens": 1, "K": 1024, "k": 1000},  # as vLLM reads them
     accepted='2048 or "2K" (K is 1024, k is 1000)',
