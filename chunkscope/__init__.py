@@ -1,5 +1,5 @@
 # ruff: noqa: F401  (what is imported for type checkers is listed in _HOMES)
-"""chunkscope: how long evaluation prompts really are, and the vLLM settings that follow."""
+"""How long evaluation prompts really are, and the vLLM settings that follow."""
 
 import sys
 from types import ModuleType
@@ -47,7 +47,7 @@ __all__ = sorted(name for names in _HOMES.values() for name in names)
 
 
 class _Package(ModuleType):
-    """Two folders have a command's name, which is the command: `chunkscope.report()`."""
+    """Keeps `chunkscope.report` a command, though a folder has its name, too."""
 
     def __setattr__(self, name: str, value: "Any") -> None:
         if name not in ("prefixes", "report") or type(value) is not ModuleType:
@@ -67,6 +67,7 @@ def __getattr__(name: str) -> "Any":
     from importlib import import_module
 
     import_module("chunkscope.report.section")  # what Python shows of results
-    home = next(home for home, names in _HOMES.items() if name in names)
-    globals()[name] = value = getattr(import_module(f"chunkscope.{home}"), name)
-    return value
+    for home, names in _HOMES.items():
+        if name in names:
+            globals()[name] = getattr(import_module(f"chunkscope.{home}"), name)
+    return globals()[name]

@@ -1,4 +1,4 @@
-"""`chunkscope` and `python -m chunkscope`: Ctrl-C is answered from the first moment on."""
+"""`chunkscope` and `python -m chunkscope`, which answer Ctrl-C from the start."""
 
 import atexit
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Loading the commands takes a tenth of a second, in which nobody else would catch it."""
+    """Run a command; Ctrl-C is caught while the commands load, too."""
     try:
         import signal
 
@@ -19,13 +19,13 @@ def main() -> None:
     try:
         run()
     except SystemExit as ended:
-        # Not Python's own end, which frees every object first: up to a tenth of the time.
+        # Not Python's own end, which frees every object first: up to a tenth of the
+        # time.
         atexit._run_exitfuncs()
         sys.stdout.flush()
-        unread = isinstance(
-            ended.__context__, BrokenPipeError
-        )  # a page of --help: typer says 1
-        os._exit(0 if unread else int(ended.code or 0))
+        if isinstance(ended.__context__, BrokenPipeError):
+            os._exit(0)  # nobody read --help to its end, for which typer says 1
+        os._exit(int(ended.code or 0))
 
 
 def _end(*_: object) -> None:

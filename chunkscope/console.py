@@ -1,4 +1,4 @@
-"""What people see. stdout is data, stderr is talk; consoles are made per call, not at import."""
+"""What people see: stdout is data, stderr is talk."""
 
 import os
 import re
@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-# -- what strangers wrote ------------------------------------------------------------------------
+# -- what strangers wrote
+# ------------------------------------------------------------------------
 
 _ACTED_ON = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-# What a CI runner obeys where a line begins with it; our own annotations go through `emit`.
+# What a CI runner obeys where a line begins with it; our own annotations go through
+# `emit`.
 _COMMAND = re.compile(r"^(\s*)(?=::|##\[)", re.MULTILINE)
 
 
 def printable(text: str) -> str:
-    """A name as it can be written down: valid text, on one line, and nothing a terminal acts on.
+    """A name as valid text on one line, with nothing that a terminal acts on.
 
     >>> printable("two\\nlines")
     'two\\\\nlines'
@@ -37,15 +39,15 @@ def _cleaned(text: str) -> str:
 
 
 Tell = Callable[[Any], None]  # says a Note: its words are made far above
-NO_BREAK = (
-    "\ue000"  # a blank at which no line is broken; rich breaks at those of Unicode
-)
+# A blank at which no line is broken; rich breaks lines at those of Unicode.
+NO_BREAK = "\ue000"
 
-# -- the two streams -----------------------------------------------------------------------------
+# -- the two streams
+# -----------------------------------------------------------------------------
 
 
 def rich_console(stream: TextIO) -> "Console":
-    """Its width follows COLUMNS, else the terminal; in a pipe rich would wrap at 80 anyway."""
+    """Its width is COLUMNS, else that of the terminal, and 80 in a pipe."""
     from rich.console import Console
 
     columns = os.environ.get("COLUMNS", "")
@@ -54,7 +56,7 @@ def rich_console(stream: TextIO) -> "Console":
 
 
 def show(render: "Callable[[Console], None]") -> None:
-    """Print what `render` prints; rich itself would end the program when nobody reads it."""
+    """Print what `render` prints, also where nobody reads it to the end."""
     console = rich_console(sys.stdout)
     with console.capture() as shown:
         render(console)
@@ -69,7 +71,7 @@ def say(text: str = "") -> None:
 
 
 def emit(data: bytes) -> None:
-    """Whoever reads may have seen enough (`| head`): the command goes on, its exit code counts."""
+    """Write data; where the reader has seen enough (`| head`), the command goes on."""
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -110,11 +112,12 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-# -- progress ------------------------------------------------------------------------------------
+# -- progress
+# ------------------------------------------------------------------------------------
 
 
 class Progress:
-    """How far the work is, told to nobody: the base of who tells it. Several threads call it."""
+    """Progress listener that displays nothing. Several threads may call it."""
 
     tell: Tell = staticmethod(lambda _: None)
     _setting = _last = ""
@@ -139,11 +142,15 @@ class Progress:
         """Nothing more comes."""
 
 
+def _joined(phase: str, detail: str) -> str:
+    return f"{phase}, {detail}" if detail else phase
+
+
 class _Lines(Progress):
     """In a log: one line whenever something new begins."""
 
     def phase(self, phase: str, detail: str = "") -> None:
-        line = f"{self._setting}{', '.join(filter(None, (phase, detail)))}"
+        line = self._setting + _joined(phase, detail)
         if line != self._last:
             say(f"{time.strftime('%X')} {line}")
         self._last = line
@@ -192,7 +199,7 @@ class _Bar(Progress):
         self._show("counting", total=self._total, done=bytes_read, count=count)
 
     def phase(self, phase: str, detail: str = "") -> None:
-        self._what = self._setting + ", ".join(filter(None, (phase, detail)))
+        self._what = self._setting + _joined(phase, detail)
         self._show(self._what, count="")
 
     def progress(self, done: int, of: int) -> None:
@@ -204,8 +211,10 @@ class _Bar(Progress):
 
 @contextmanager
 def progress(*, quiet: bool = False, tell: Tell = Progress.tell) -> Iterator[Progress]:
-    """A bar on a terminal, else a line for each phase; when quiet only what there is to tell."""
-    bar = Progress() if quiet else _Bar() if is_terminal() else _Lines()
+    """A bar on a terminal, else a line for each phase; when quiet none of them."""
+    bar = Progress()
+    if not quiet:
+        bar = _Bar() if is_terminal() else _Lines()
     bar.tell = tell
     try:
         yield bar

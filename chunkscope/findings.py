@@ -1,4 +1,4 @@
-"""All artefacts of a reports folder that are there: what `report` shows and `gate` obeys."""
+"""The artefacts of a reports folder: what `report` shows and `gate` obeys."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ KINDS: dict[str, type[Artefact]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """None for what is not there. `digests` say what each is by its content, by the file's name."""
+    """None for what is not there. `digests` are those of the contents, by file name."""
 
     folder: Path
     profile: Profile | None = None
@@ -38,38 +38,43 @@ class Findings:
 
     def _is_of(self, digest: str | None, name: str) -> bool | None:
         """None when one of them is missing, or nobody knows whose it is."""
-        return digest == self.digests[name] if digest and name in self.digests else None
+        if not digest or name not in self.digests:
+            return None
+        return digest == self.digests[name]
 
     @property
     def plan_is_of_this_profile(self) -> bool | None:
-        return self._is_of(
-            self.plan.source.profile_digest if self.plan else None, "profile.json"
-        )
+        if self.plan is None:
+            return None
+        return self._is_of(self.plan.source.profile_digest, "profile.json")
 
     @property
     def verification_is_of_this_plan(self) -> bool | None:
-        v = self.verification
-        return self._is_of(v.plan_digest if v else None, "plan.json")
+        if self.verification is None:
+            return None
+        return self._is_of(self.verification.plan_digest, "plan.json")
 
     @property
     def simulation_is_of_this_profile(self) -> bool | None:
-        digest = self.simulation.workload.profile_digest if self.simulation else None
-        return self._is_of(digest, "profile.json")
+        if self.simulation is None:
+            return None
+        return self._is_of(self.simulation.workload.profile_digest, "profile.json")
 
     def to_json(self) -> dict[str, Any]:
-        """All of them as one document. What is not there is null, as is what follows from it."""
-        parts = {
-            kind.default_path.stem: getattr(self, name) for name, kind in KINDS.items()
-        }
-        return {
+        """All of them as one document, with null for what is not there."""
+        document: dict[str, Any] = {
             "schema": SCHEMA,
             "chunkscope": __version__,
             "digests": dict(sorted(self.digests.items())),
             "plan_is_of_this_profile": self.plan_is_of_this_profile,
             "verification_is_of_this_plan": self.verification_is_of_this_plan,
             "simulation_is_of_this_profile": self.simulation_is_of_this_profile,
-            **{name: part.to_json() if part else None for name, part in parts.items()},
         }
+        for name, kind in KINDS.items():
+            artefact = getattr(self, name)
+            content = artefact.to_json() if artefact else None
+            document[kind.default_path.stem] = content
+        return document
 
 
 def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
@@ -85,13 +90,15 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
         if path.exists():
             artefacts[name] = kind.load(path)
             digests[path.name] = artefacts[name].digest()
-    if "plan" in artefacts and (several := artefacts["plan"].profile_files(folder)):
-        artefacts["profile"] = joined(several)
-        digests["profile.json"] = artefacts["profile"].digest()
+    if "plan" in artefacts:
+        files = artefacts["plan"].profile_files(folder)
+        if files:
+            artefacts["profile"] = joined(files)
+            digests["profile.json"] = artefacts["profile"].digest()
     if not artefacts:
         raise InputError(
             f"there are no results in {folder}",
-            hint="run `chunkscope analyze data/` first; they are called profile.json, plan.json, "
-            "simulation.json, verify.json and doctor.json",
+            hint="run `chunkscope analyze data/` first; they are called profile.json, "
+            "plan.json, simulation.json, verify.json and doctor.json",
         )
     return Findings(folder=folder, digests=digests, **artefacts)

@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub answers: its own client tries again and again, for minutes."""
+"""Whether the Hugging Face hub answers, whose client would try for minutes."""
 
 import os
 from urllib.parse import urlsplit
@@ -9,17 +9,19 @@ PATIENCE_S = 5.0
 
 
 def expect_hub() -> None:
-    """MissingError unless it answers anything, and soon."""
+    """Raise MissingError unless the hub answers within PATIENCE_S."""
     place = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    if problem := hub_problem(place):
+    problem = hub_problem(place)
+    if problem is not None:
+        host = urlsplit(place).netloc or place
         raise MissingError(
-            f"the hub ({urlsplit(place).netloc or place}) cannot be reached: {problem}",
+            f"the hub ({host}) cannot be reached: {problem}",
             hint="check the network and HF_ENDPOINT, or name a local folder",
         )
 
 
 def hub_problem(place: str) -> str | None:
-    """Why it does not answer within PATIENCE_S; None where it does, whatever it says."""
+    """Why the hub does not answer within PATIENCE_S; None: it does."""
     import urllib.error
     import urllib.request
 
@@ -27,7 +29,7 @@ def hub_problem(place: str) -> str | None:
         request = urllib.request.Request(place, method="HEAD")  # noqa: S310  (the user's own)
         with urllib.request.urlopen(request, timeout=PATIENCE_S):  # noqa: S310
             return None
-    except urllib.error.HTTPError:  # an answer all the same
+    except urllib.error.HTTPError:  # a refusal is an answer, too
         return None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)

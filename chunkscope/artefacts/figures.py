@@ -62,7 +62,7 @@ class Figure:
     promise: str = ""  # its key in a budget file, if it may be limited
 
     def value(self, run: object) -> float | None:
-        """Its value in `Figures`, or in a run for what is read once; None: not known."""
+        """Its value in `Figures`, or in a run for what is read once."""
         part: object = run
         for name in self.key.split("."):
             part = getattr(part, name, None)

@@ -1,8 +1,9 @@
-"""The requests of an analysis as Mooncake's jsonl, which benchmarks of servers can replay.
+"""The requests of an analysis as Mooncake's jsonl, which benchmarks can replay.
 
-A line has `timestamp` (0: all are sent at once), `input_length`, `output_length` and `hash_ids`:
-small numbers, each of which stands for so many tokens of the prompt and all before them; the last
-block of a prompt may be shorter. It is read by `vllm bench serve` (timed_trace).
+A line has `timestamp` (0: all are sent at once), `input_length`, `output_length` and
+`hash_ids`: small numbers, each of which stands for so many tokens of the prompt and all
+before them; the last block of a prompt may be shorter. It is read by `vllm bench serve`
+(timed_trace).
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,14 +28,22 @@ class SentPrompt(NamedTuple):
     tokens: int
     ids: bytes | None = None  # None where only their number is known
     output: int | None = None  # tokens of the answer; None where there is none
-    reads: bool = (
-        True  # from vLLM's prefix cache, as all do that do not ask for a likelihood
-    )
+    # From vLLM's prefix cache; requests that ask for a likelihood do not.
+    reads: bool = True
     output_cap: int | None = None
 
 
-# A request: its tokens, those of its answer and, for each block, a hash of it and all before it.
-# Of a prompt of which only the length is known there are no blocks.
+def output_tokens(prompt: SentPrompt) -> int:
+    """Those of its answer, else its limit, else the usual length."""
+    if prompt.output is not None:
+        return prompt.output
+    if not prompt.reads:  # a likelihood is one token
+        return 1
+    return prompt.output_cap or DEFAULT_OUTPUT
+
+
+# A request: its tokens, those of its answer and, for each block, a hash of it and all
+# before it. Of a prompt of which only the length is known there are no blocks.
 TraceRow = tuple[int, int, list[bytes]]
 
 
@@ -47,20 +56,26 @@ class TraceRows:
         self._rows: list[TraceRow] = []
 
     def add(self, prompts: Sequence[SentPrompt]) -> None:
-        """One without an answer has its limit, or the usual length; a likelihood takes a token."""
-        size = self.block_size * ID_BYTES
         for prompt in prompts:
-            past, blocks = blake2b(digest_size=8), []
-            ids, output = prompt.ids or b"", prompt.output
-            if output is None:
-                output = prompt.output_cap or DEFAULT_OUTPUT if prompt.reads else 1
-            for start in range(0, len(ids), size):
-                past.update(ids[start : start + size])
-                blocks.append(past.digest())
-            self._rows.append((prompt.tokens, output, blocks))
+            row = (
+                prompt.tokens,
+                output_tokens(prompt),
+                self._blocks(prompt.ids or b""),
+            )
+            self._rows.append(row)
+
+    def _blocks(self, ids: bytes) -> list[bytes]:
+        """For each block a hash of it and all before it."""
+        size = self.block_size * ID_BYTES
+        past = blake2b(digest_size=8)
+        blocks = []
+        for start in range(0, len(ids), size):
+            past.update(ids[start : start + size])
+            blocks.append(past.digest())
+        return blocks
 
     def in_order(self) -> list[TraceRow]:
-        """As they are sent; of equal length, those that begin alike one after the other."""
+        """As they are sent; of equal length, those that begin alike together."""
         if not self.longest_first:
             return self._rows
         return sorted(self._rows, key=lambda row: (-row[0], row[2]))
@@ -68,7 +83,7 @@ class TraceRows:
 
 @dataclass(slots=True, kw_only=True)
 class TraceExport:
-    """Collects the requests of an analysis, dataset by dataset; `write` makes a file of them."""
+    """Collects the requests of an analysis by dataset; `write` makes a file of them."""
 
     block_size: int = MOONCAKES_BLOCK
     datasets: dict[str, TraceRows] = field(default_factory=dict)
@@ -86,12 +101,14 @@ class TraceExport:
 
     def _lines(self, rows: Sequence[TraceRow]) -> Iterator[bytes]:
         numbers: dict[bytes, int] = {}  # by the hash of a block, as they occur
-        alone = 0  # blocks of prompts of which only the length is known: nobody else has them
+        alone = 0  # blocks of prompts of which only the length is known
         for tokens, output, blocks in rows:
             ids = [numbers.setdefault(block, alone + len(numbers)) for block in blocks]
             if tokens and not blocks:
-                start, count = alone + len(numbers), -(-tokens // self.block_size)
-                ids, alone = [*range(start, start + count)], alone + count
+                start = alone + len(numbers)
+                count = -(-tokens // self.block_size)
+                ids = list(range(start, start + count))
+                alone += count
             line = {"timestamp": 0, "input_length": tokens, "output_length": output}
             yield orjson.dumps(
                 {**line, "hash_ids": ids}, option=orjson.OPT_APPEND_NEWLINE
