@@ -40,12 +40,8 @@ def analyze(
     each: list[str] | None = INPUT(
         "A list in each row: a prompt for each element.", "PATH"
     ),
-    prefix_file: str | None = INPUT(
-        "Text before each prompt (few shots).", "FILE"
-    ),
-    output_field: str | None = INPUT(
-        "Reference answers, counted as outputs.", "PATH"
-    ),
+    prefix_file: str | None = INPUT("Text before each prompt (few shots).", "FILE"),
+    output_field: str | None = INPUT("Reference answers, counted as outputs.", "PATH"),
     exclude: list[str] | None = INPUT("Skip files that match.", "GLOB"),
     sample: int | None = INPUT("Count N random rows of each dataset.", "N", min=1),
     skip_bad_rows: bool = INPUT("Exit 0 even if there are bad rows.", default=False),

@@ -19,6 +19,7 @@ from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.sources.base import ReadOptions, printable
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetOptions:
     """What differs for the datasets of one pattern. None: as for all datasets."""
