@@ -59,7 +59,7 @@ def fields_of(records: Sequence[Any]) -> list[Field]:
     """
     fields: dict[Steps, Field] = {}
     for record in records:
-        if not isinstance(record, dict):
+        if not isinstance(record, dict) or not record:
             continue
         for steps, value in _leaves((), record, _LEVELS):
             leaf = fields.setdefault(steps, Field(FieldPath(steps)))
