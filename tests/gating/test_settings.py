@@ -221,7 +221,7 @@ def test_a_limit_that_the_plan_keeps_may_not_break(
     commit(place, plan, max_num_seqs=1_000)
     uses = {1_024: planned, 1_000: actual}
     monkeypatch.setattr(
-        simulator.Simulator, "used", lambda _, settings: uses[settings.max_num_seqs]
+        simulator.Simulator, "use", lambda _, settings: uses[settings.max_num_seqs]
     )
     assert as_good(place, "simulation").passed is passed
 
