@@ -50,6 +50,8 @@ def _spelled(record: Any) -> bytes:
 
 def _as_texts(value: Any) -> Any:
     """Numbers as a CSV has them; a field without a value is no field."""
+    if isinstance(value, str) and not value.endswith(".0"):
+        return value  # as most are
     if isinstance(value, dict):
         fields = {}
         for key, inner in value.items():

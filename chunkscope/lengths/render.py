@@ -4,6 +4,7 @@ tokens.
 
 from array import array
 from dataclasses import dataclass, field
+from functools import cached_property
 from sys import getsizeof
 
 from chunkscope.lengths.options import AnalyzeOptions
@@ -11,6 +12,7 @@ from chunkscope.prompts.chat import Conversation, string_content
 from chunkscope.prompts.prompt import Prompt
 from chunkscope.sources.base import Problems
 from chunkscope.tokenizers.foreign import TemplateRefused, engine_name
+from chunkscope.tokenizers.prepare import TokenizerFacts
 from chunkscope.tokenizers.reference import ID_BYTES
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
@@ -73,6 +75,11 @@ class Renderer:
         self.tokenizer = tokenizer
         self.options = options
 
+    @cached_property
+    def facts(self) -> TokenizerFacts:
+        """Asked for where there are texts, as it may have to be prepared first."""
+        return self.tokenizer.facts
+
     def render(self, prompts: list[Prompt], problems: Problems) -> list[Rendered]:
         """Chats that the template refuses become problems."""
         rendered = []
@@ -100,7 +107,7 @@ class Renderer:
         rendered = Rendered(prompt, text=whole, shown=whole, chars=len(whole))
         has_special = request is None or request.special_tokens
         if self.options.special_tokens and has_special:
-            facts = self.tokenizer.facts
+            facts = self.facts
             rendered.special_tokens = facts.special_added
             rendered.special_after = facts.special_after
             begin = facts.begin_text
@@ -153,13 +160,18 @@ class Renderer:
 
     def engines(self, batch: CountedBatch) -> set[str]:
         """What counted these prompts."""
-        engines: set[str] = set()
+        by_mistral = False
+        by_engine = False
         for counted in batch.prompts:
-            rendered = counted.rendered
-            if rendered.ids is not None:
-                engines.add(engine_name(MISTRAL))
-            elif counted.ids is not None or isinstance(rendered.prompt.output, str):
-                engines |= self.tokenizer.engines
+            if counted.rendered.ids is not None:
+                by_mistral = True
+            elif counted.ids is not None:
+                by_engine = True
+            if isinstance(counted.rendered.prompt.output, str):
+                by_engine = True
+        engines = set(self.tokenizer.engines) if by_engine else set()
+        if by_mistral:
+            engines.add(engine_name(MISTRAL))
         return engines
 
 

@@ -190,12 +190,12 @@ class Tally:
         return [sent] * len(windows)
 
     def _add_up(self, sent: list[SentPrompt]) -> None:
-        for prompt in sent:
-            self.lengths[prompt.tokens] += 1
-            self.tokens += prompt.tokens
-            if prompt.output is not None:
-                self.output_lengths[prompt.output] += 1
-        self.rows += len(sent)
+        lengths = [prompt.tokens for prompt in sent]
+        self.lengths.update(lengths)
+        self.tokens += sum(lengths)
+        self.rows += len(lengths)
+        outputs = [prompt.output for prompt in sent if prompt.output is not None]
+        self.output_lengths.update(outputs)
         self._keep_longest(sent)
         if self.trace is not None:
             self.trace.add(sent)
