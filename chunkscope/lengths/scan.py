@@ -22,7 +22,7 @@ from chunkscope.lengths.profile import DatasetProfile, Sample
 from chunkscope.lengths.render import Batch, Renderer
 from chunkscope.lengths.tally import Tally
 from chunkscope.lengths.trace_export import TraceExport
-from chunkscope.prompts.options import choose_prompt
+from chunkscope.prompts.choose import choose_prompt
 from chunkscope.prompts.prompt import PromptReader, read_prompts
 from chunkscope.sources.archive import close_archives
 from chunkscope.sources.base import Chunk, DataError, Source, cannot_read

@@ -347,7 +347,7 @@ def sent_of_trace(
 ) -> Sent:
     """The requests of a trace that fit the context; at other times, if asked for."""
     check_trace_options(options)
-    trace = read_trace(path)
+    trace = read_trace(Path(path))
     sessions = trace.sessions[: options.requests]
     most = limit or sys.maxsize
     places = [n for n, session in enumerate(sessions) if session.tokens <= most]

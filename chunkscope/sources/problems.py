@@ -68,10 +68,8 @@ SENTENCES = {
     "other_data": "{path} is {kind} data, not {format}",
     "unknown_data": "cannot tell what {path} is ({kind}?)",
     "no_field": 'no record has a field "{field}"',
-    "unknown_prompt": "name it with --field, --each or --template '{{{{ a }}}} "
-    "{{{{ b }}}}'; or --exclude it",
-    "likely": "is it --field {likely}? Or put it together with --template '{{{{ a }}}} "
-    "{{{{ b }}}}'",
+    "unknown_prompt": "cannot tell which field is the prompt",
+    "no_fields": "the records hold no fields",
     "all_bad": "none of the {rows:,} rows of {path} could be used; {unit} "
     "{position}: {reason}",
     "no_chat_template": "{tokenizer} has no chat template, and this dataset is chat",
@@ -121,10 +119,10 @@ HINTS = {
     "single datasets",
     "no_fields": "expected objects with text in them",
     "near": "did you mean {option} {near}?",
-    "unknown_prompt": "name it with --field, --each or --template '{{a}} {{b}}'; or "
-    "--exclude it",
-    "likely": "is it --field {likely}? Or put it together with --template '{{a}} "
-    "{{b}}'",
+    "unknown_prompt": "name it with --field, --each or --template '{{{{ a }}}} "
+    "{{{{ b }}}}'; or --exclude it",
+    "likely": "is it --field {likely}? Or put it together with --template '{{{{ a }}}} "
+    "{{{{ b }}}}'",
     "all_bad": "is it another field (--field) or format (`chunkscope help config`)?",
     "template_refused": "check the order of its roles, or count with --model or "
     "--chat-template",

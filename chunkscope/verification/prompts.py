@@ -20,8 +20,8 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.scan import draw
 from chunkscope.prefixes.tree import tree_of_prompts
 from chunkscope.prompts.chat import Conversation
+from chunkscope.prompts.choose import choose_prompt
 from chunkscope.prompts.harness.log import SentRequest
-from chunkscope.prompts.options import choose_prompt
 from chunkscope.prompts.prompt import Content as PromptContent
 from chunkscope.prompts.prompt import read_prompts
 from chunkscope.simulation.workload import Workload, single

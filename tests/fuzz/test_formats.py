@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.options import SelectOptions, choose_field
+from chunkscope.prompts.choose import choose_field
+from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prompt import read_prompts
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Problems, ReadOptions

@@ -58,8 +58,9 @@ def every_setting(simulator: Simulator, default: Settings) -> set[Settings]:
 def test_what_is_found_is_within_2_percent_of_the_best_of_the_whole_grid(name):
     search = Search(case_of(name))
     found = advise(search)
-    costs = []
-    for settings in every_setting(search.part, search.case.default):
-        costs.append(search.part.cost(settings))
+    grid = every_setting(search.part, search.case.default)
+    for best in sorted(grid, key=search.part.cost):
+        if search.broken_variation(best) is None:
+            break
 
-    assert search.part.cost(found.best) <= NEAR_BEST * min(costs)
+    assert search.part.cost(found.best) <= NEAR_BEST * search.part.cost(best)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chunkscope.prompts.choose import choose_field, choose_prompt
 from chunkscope.prompts.harness.log import HarnessLog, LogSummary, SentRequest
-from chunkscope.prompts.options import SelectOptions, choose_field, choose_prompt
+from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prompt import LogReader, Prompt, PromptReader, read_prompts
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
