@@ -231,9 +231,6 @@ class Tally:
         source = self.source
         reader = self.reader
         log = self._log_summary()
-        outputs = None
-        if self.has_outputs and self.rows:
-            outputs = LengthHistogram(dict(self.output_lengths))
         longest_first = log is not None and log.order == LONGEST_FIRST
         if self.trace is not None:
             self.trace.longest_first = longest_first
@@ -253,7 +250,7 @@ class Tally:
             digest=self.digest,
             chars=self.chars if self.has_texts else None,
             output_field=reader.output_label if reader else None,
-            output_lengths=outputs,
+            output_lengths=self._output_lengths(),
             longest=tuple(self.longest),
             bad_rows=tuple(self.problems.rows),
             failure=failure,
@@ -267,6 +264,11 @@ class Tally:
             prefixes=prefixes,
             sharing=sharing,
         )
+
+    def _output_lengths(self) -> LengthHistogram | None:
+        if not self.has_outputs or not self.rows:
+            return None
+        return LengthHistogram(dict(self.output_lengths))
 
     def _label(self) -> str:
         if self.reader is None:
@@ -316,17 +318,25 @@ class Tally:
             return
         yield from reader.notes
         if isinstance(reader, LogReader):
-            yield from reader.log.notes()
-            if self.options.apply_chat_template and not self.source.rendered:
-                yield note("unused_with_log", option="--apply-chat-template")
+            yield from self._log_notes(reader)
         uses_date = any(chat.uses_date for chat in tokenizer.templates.values())
         if self.has_chats and uses_date:
             yield note("date_in_template", day=str(tokenizer.chat_day))
         if isinstance(self.comparison, TraceComparison) and prefixes is None:
             path, blocks = reader.paths
             yield note("blocks_unused", blocks=blocks.text, field=path.text)
+        yield from self._counted_notes()
+
+    def _log_notes(self, reader: LogReader) -> Iterator[Note]:
+        """What a harness's log says of itself, and options that it leaves unused."""
+        yield from reader.log.notes()
+        if self.options.apply_chat_template and not self.source.rendered:
+            yield note("unused_with_log", option="--apply-chat-template")
+
+    def _counted_notes(self) -> Iterator[Note]:
+        """Prompts in which something is odd."""
         if self.begun_twice:
-            begin = tokenizer.facts.begin_text
+            begin = self.renderer.tokenizer.facts.begin_text
             yield note("begun_twice", begin=begin, count=self.begun_twice)
         if self.ignored_tools:
             yield note("tools_ignored", count=self.ignored_tools)

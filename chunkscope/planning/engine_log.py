@@ -58,6 +58,12 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
         except InputError:  # what came before it counts
             notes = (note("log_cut", log=shown),)
         reader.feed(b"", last=True)
+    _check_log(reader, shown, is_metrics=is_metrics, hint=hint)
+    return notes
+
+
+def _check_log(reader: LogReader, shown: str, *, is_metrics: bool, hint: str) -> None:
+    """InputError where nothing was understood, or several servers wrote it."""
     if reader.mixed_line is not None:
         raise InputError(
             f"two servers write into {shown} at once (see line {reader.mixed_line})",
@@ -71,7 +77,6 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     if not reader.understood:
         why = f"none of its {reader.lines:,} lines is one"
         raise InputError(f"{shown} is no log of vLLM's V1 engine: {why}", hint=hint)
-    return notes
 
 
 def engine_starts(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:

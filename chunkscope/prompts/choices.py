@@ -42,13 +42,8 @@ class Choices:
         They are a list, {"text": [...], "label": [...]}, [{"text", "label"}, ...],
         {"A": ..., "B": ...}, or a field for each.
         """
-        texts: Any = None
+        texts = self._value(record)
         labels: Any = None
-        if len(self.paths) > 1:
-            values = [path.get(record) for path in self.paths]
-            texts = [value for value in values if value not in (None, "")]
-        else:
-            texts = json_in(self.paths[0].get(record))
         if isinstance(texts, dict) and isinstance(texts.get("text"), list):
             labels = texts.get("label")
             texts = texts["text"]
@@ -68,6 +63,13 @@ class Choices:
         for label, text in zip(labels, texts, strict=True):
             choices.append(Choice(self._text_of(label), self._text_of(text)))
         return choices
+
+    def _value(self, record: Any) -> Any:
+        """What the field of all choices holds, or a list of those in a field each."""
+        if len(self.paths) == 1:
+            return json_in(self.paths[0].get(record))
+        values = [path.get(record) for path in self.paths]
+        return [value for value in values if value not in (None, "")]
 
     def _text_of(self, value: Any) -> str:
         """A choice may be a number."""

@@ -107,33 +107,45 @@ def choose_field(
         path = _list_path(name, head)
         paths.append(path)
         head = _exploded(head, path, options)
-    lists = tuple(paths)
     reader = _named_prompt(head, options) or guess_prompt(head)
-    notes = list(reader.notes)
     choices = _named_choices(head, options)
+    if options.output_field:
+        reader.output = _output_field(options.output_field[-1], head)
+    reader.notes = (*reader.notes, *_media_notes(head))
+    if isinstance(reader, TextReader):
+        reader = _text_reader(reader, choices, head, options, prefix)
+    else:
+        reader.notes = (*reader.notes, *_unused_notes(options, prefix))
+    if isinstance(reader, ChatReader):
+        reader.notes = (*reader.notes, *_chat_notes(reader, head))
+    return EachReader(reader, tuple(paths)) if paths else reader
+
+
+def _text_reader(
+    reader: TextReader,
+    choices: Choices | None,
+    head: Sequence[Any],
+    options: SelectOptions,
+    prefix: str,
+) -> PromptReader:
+    """The texts, or their choices scored; with notes on what is left out."""
     unasked = find_choices(head) if choices is None else None
     is_scored = options.task == "loglikelihood"
     if is_scored and choices is None:
         choices = unasked
-    if options.output_field:
-        reader.output = _output_field(options.output_field[-1], head)
-    notes += _media_notes(head)
-    if isinstance(reader, TextReader):
-        notes += _turn_notes(reader, head)
-        reader = _with_choices(reader, choices, prefix)
-        if choices is None and unasked is not None:
-            reader.uncounted += _choices_left_out(reader, unasked, head)
-        if is_scored and choices is not None:
-            reader = ScoredReader(reader, choices)
-            reader.uncounted = ()
-        elif is_scored:
-            notes.append(note("nothing_to_score"))
-    else:
-        notes += _unused_notes(options, prefix)
-        if isinstance(reader, ChatReader):
-            notes += _chat_notes(reader, head)
+    notes = [*reader.notes, *_turn_notes(reader, head)]
+    reader = _with_choices(reader, choices, prefix)
+    if choices is None and unasked is not None:
+        reader.uncounted += _choices_left_out(reader, unasked, head)
+    if is_scored and choices is None:
+        notes.append(note("nothing_to_score"))
     reader.notes = tuple(notes)
-    return EachReader(reader, lists) if lists else reader
+    if not is_scored or choices is None:
+        return reader
+    scored = ScoredReader(reader, choices)
+    scored.uncounted = ()
+    scored.notes = reader.notes
+    return scored
 
 
 def _list_path(name: str, head: Sequence[Any]) -> FieldPath:

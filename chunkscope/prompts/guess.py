@@ -250,17 +250,21 @@ class _Guess:
             if len(field.path.steps) == 1 and self._is_most(len(field.texts)):
                 columns.append(field)
         if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
-            longest = max(columns, key=attrgetter("chars"), default=None)
-            if longest is not None:
-                reader = TextReader(FieldTexts((longest.path,)))
-                reader.notes = (note("no_header", field=longest.path.text),)
-                yield reader
+            yield from self._without_header(columns)
             return
         likely = [field for field in columns if _may_be_prompt(field)]
         if len(self.head) == 1 and self._longest_likely() not in (*likely, None):
             return  # a message beside the rows of a document
         if len(likely) == 1 and (are_prose(likely[0].texts) or len(columns) == 1):
             yield self._reader(likely[0])
+
+    def _without_header(self, columns: Sequence[Field]) -> Iterator[PromptReader]:
+        """The longest column of a table that names none."""
+        longest = max(columns, key=attrgetter("chars"), default=None)
+        if longest is not None:
+            reader = TextReader(FieldTexts((longest.path,)))
+            reader.notes = (note("no_header", field=longest.path.text),)
+            yield reader
 
     def _others(self, counted: Sequence[FieldPath]) -> tuple[Note, ...]:
         """The longest text that is not counted, if it is longer than what is."""
