@@ -323,7 +323,7 @@ class TestRealCluster:
     ) -> None:
         lines = (place / "evals" / "lines.jsonl").read_bytes()
         (tmp_path / "big.jsonl").write_bytes(b"\n".join([lines] * 60))
-        words = command("big.jsonl", "--ray", "--json", "--skip-bad-rows", "--no-cache")
+        words = command("big.jsonl", "--ray", "--json", "--skip-bad-rows")
         env = environment(RAY_ADDRESS=address)
         with subprocess.Popen(words, cwd=tmp_path, stdout=-1, env=env) as run:
             os.kill(busy_worker(), signal.SIGKILL)
