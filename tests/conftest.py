@@ -72,6 +72,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
+def pytest_configure() -> None:
+    """No test asks the hub, unless it says so: its library reads this when imported."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
 def missing(what: str) -> NoReturn:
     """Skip a test whose need is not installed; in CI that is a failure."""
     if os.environ.get("CI") == "true":
@@ -98,7 +103,6 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHUNKSCOPE_CACHE_DIR", str(folder))
-        patch.setenv("HF_HUB_OFFLINE", os.environ.get("HF_HUB_OFFLINE", "1"))
         patch.setattr(TiktokenReference, "of_tekken", once(TiktokenReference.of_tekken))
         patch.setattr(TokenizersReference, "of_file", once(TokenizersReference.of_file))
         patch.setattr(resolve, "file_digest", once(resolve.file_digest))
