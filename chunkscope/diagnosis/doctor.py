@@ -120,7 +120,7 @@ def diagnosed(
     default_budget = None
     max_num_seqs = start.arguments.get("max_num_seqs")
     if deployment:
-        default = deployment.effective()
+        default = deployment.complete()
         default_budget = default.max_num_batched_tokens
         max_num_seqs = max_num_seqs or default.max_num_seqs
         predicted = deployment.memory(start.settings)

@@ -48,7 +48,7 @@ def check_settings(table: SettingsTable, evidence: Evidence) -> Iterator[Check]:
     deployment = _deployment(plan, table)
     committed = read_settings(path, deployment.release.version, table.form)
     deployment = replace(deployment, entry=committed.entry)
-    actual = deployment.effective(committed.settings.over(committed.defaults))
+    actual = deployment.complete(committed.settings.over(committed.defaults))
     memory = deployment.memory(actual, longest=plan.decision.longest)
     refusals = [
         *_refused_arguments(committed, deployment.release),

@@ -97,6 +97,14 @@ class Digests:
             return self.futures[source.file]
 
 
+def _digest_of(source: Source, digest: Future[str]) -> str:
+    """DataError where the file was taken away while it was read."""
+    try:
+        return digest.result()
+    except OSError as error:
+        raise cannot_read(source.path, error) from error
+
+
 class Scan:
     """Counts the datasets of one run."""
 
@@ -199,9 +207,7 @@ class Counting:
                 tally.records = records
                 self._count_records(tally, records)
             if digest is not None:
-                tally.digest = digest.result()
-        except OSError as error:
-            tally.failure = cannot_read(source.path, error)
+                tally.digest = _digest_of(source, digest)
         except DataError as error:  # any other error is not about this dataset
             tally.failure = error
         return tally.profile()

@@ -121,7 +121,7 @@ def measured_in(
         tokens = None  # its size was given, not measured
     return MeasuredFit(
         log=name,
-        settings=deployment.effective(start.settings),
+        settings=deployment.complete(start.settings),
         cuda_graphs=not start.facts.enforce_eager,
         compiled_before=start.facts.found_compiled is not None,
         kv_cache_tokens=tokens,

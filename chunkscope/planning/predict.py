@@ -317,10 +317,11 @@ def run_of(
     candidate: Candidate, simulator: Simulator, options: SimulateOptions
 ) -> SimulatedRun:
     """Under its own policy; at the highest rate, if that is looked for."""
-    simulator = replace(simulator, policy=candidate.policy)
     if options.find_rate:
         return simulator.run_at_highest_rate(candidate.settings)
-    return simulator.run(candidate.settings, timeline=candidate.timeline)
+    return simulator.run(
+        candidate.settings, policy=candidate.policy, timeline=candidate.timeline
+    )
 
 
 def without_false_best(runs: list[SimulatedRun]) -> tuple[SimulatedRun, ...]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from chunkscope.planning.plan import (
     Plan,
     PlanSource,
     Refused,
-    Saving,
     advised_settings,
 )
 from chunkscope.planning.reasons import reasons
@@ -91,7 +90,7 @@ def recommend(  # noqa: PLR0913  (all by name)
         vllm_version = vllm_version or logged_version(starts)
         model = model or logged_model(starts)
     if model is None:
-        model = tokenizers_model(profile)
+        model = model_of_tokenizer(profile)
     engine = engine_for(
         profile, request, model=model, gpu=gpu, vllm_version=vllm_version, entry=entry
     )
@@ -109,12 +108,13 @@ def plan_for(case: Case, profile: Profile, tick: Callable[[], None]) -> Plan:
     decision = decide(case.lengths, case.request.rule, mode=case.request.mode)
     advice, tried = choose(search, decision)
     settings = advised_settings(advice, case.request, case.engine)
-    outlook = outlook_of(search, settings)
+    cost = predicted_cost(search, settings)
+    in_flight = enough_in_flight(search, settings) if cost else None
     return Plan(
         advice=advice,
         settings=case.engine.shortest(settings),
         reasons=tuple(reasons(case, advice, decision)),
-        notes=tuple(notes_of(case, profile, has_time=outlook.cost is not None)),
+        notes=tuple(notes_of(case, profile, has_time=cost is not None)),
         request=case.request,
         deployment=case.engine,
         source=PlanSource(profile_digest=profile.digest()),
@@ -129,36 +129,19 @@ def plan_for(case: Case, profile: Profile, tick: Callable[[], None]) -> Plan:
         decisions=decisions_of(profile, case.request),
         memory=case.memory(settings),
         tried=tried,
-        cost=outlook.cost,
-        savings=outlook.savings,
+        cost=cost,
+        savings=savings(search, settings, cost, in_flight) if cost else (),
         client_requests=client_concurrency(case.request, case.datasets),
-        in_flight=outlook.in_flight,
+        in_flight=in_flight,
         version=__version__,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """What is said of the run's time; nothing where it is not known."""
-
-    cost: Cost | None = None
-    in_flight: int | None = None
-    savings: tuple[Saving, ...] = ()
-
-
-def outlook_of(search: Search, settings: Settings) -> Outlook:
-    """At a rate the arrivals decide how long it takes."""
+def predicted_cost(search: Search, settings: Settings) -> Cost | None:
+    """None where nobody knows it; at a rate the arrivals decide how long it takes."""
     if not search.case.can_simulate or search.case.request.is_open:
-        return Outlook()
-    cost = cost_of(search, settings)
-    if cost is None:
-        return Outlook()
-    in_flight = enough_in_flight(search, settings)
-    return Outlook(
-        cost=cost,
-        in_flight=in_flight,
-        savings=savings(search, settings, cost, in_flight),
-    )
+        return None
+    return cost_of(search, settings)
 
 
 def chunks_of(case: Case, settings: Settings) -> Chunks:
@@ -237,7 +220,7 @@ def logged_model(starts: Sequence[EngineStart]) -> ModelShape:
     return model
 
 
-def tokenizers_model(profile: Profile) -> ModelShape | None:
+def model_of_tokenizer(profile: Profile) -> ModelShape | None:
     """The model whose tokenizer counted the prompts, where it is known here."""
     return local_model(profile.tokenizer.name.partition("@")[0])
 

@@ -38,18 +38,33 @@ class Simulator:
     step_model: StepModel | None = None
     host_times: float = 1.0
     kv_cache_tokens: int | None = None
-    policy: ChunkPolicy = ChunkPolicy.VLLM
     tick: Callable[[], None] = lambda: None
     # By complete settings; None where vLLM would not start with them.
     runs: dict[Settings, SimulatedRun | None] = field(default_factory=dict)
 
-    def run(self, settings: Settings, *, timeline: int = 0) -> SimulatedRun:
+    def run(
+        self,
+        settings: Settings,
+        *,
+        policy: ChunkPolicy = ChunkPolicy.VLLM,
+        timeline: int = 0,
+    ) -> SimulatedRun:
         """A run with its first `timeline` steps; InputError if one is never served."""
-        return self._simulated(self.workload, settings, timeline=timeline)
+        self.tick()
+        return simulate(
+            self.workload,
+            settings,
+            self.engine,
+            self.step_times(settings),
+            limits=self.request.slo,
+            policy=policy,
+            timeline=timeline,
+            kv_pool=self._pool(settings),
+        )
 
     def run_one_by_one(self, settings: Settings) -> SimulatedRun:
         """Some of the requests alone: if even they break a limit, no rate keeps it."""
-        return self._simulated(one_by_one(self.workload), settings)
+        return replace(self, workload=one_by_one(self.workload)).run(settings)
 
     def run_at_highest_rate(self, settings: Settings) -> SimulatedRun:
         """The run at the highest rate that keeps the limits."""
@@ -85,21 +100,6 @@ class Simulator:
     def longest(self) -> int:
         """Tokens of the longest prompt."""
         return self.workload.longest
-
-    def _simulated(
-        self, workload: Workload, settings: Settings, *, timeline: int = 0
-    ) -> SimulatedRun:
-        self.tick()
-        return simulate(
-            workload,
-            settings,
-            self.engine,
-            self.step_times(settings),
-            limits=self.request.slo,
-            policy=self.policy,
-            timeline=timeline,
-            kv_pool=self._pool(settings),
-        )
 
     def _pool(self, settings: Settings) -> KvPool | None:
         if self.kv_cache_tokens is None:

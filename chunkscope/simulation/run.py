@@ -68,7 +68,7 @@ def simulate(  # noqa: PLR0913  (all by name)
     `timeline` steps are kept to be shown. Of several replicas in data parallel each
     gets every n-th session.
     """
-    settings = engine.effective(settings)
+    settings = engine.complete(settings)
     if settings.max_num_batched_tokens is None or settings.max_num_seqs is None:
         raise _not_known("vLLM's defaults are not known without a GPU")
     rules = engine.release.rules

@@ -87,8 +87,6 @@ class Engine:
             complete = replace(complete, kv_cache_dtype=self._kv_cache_dtype())
         return complete
 
-    effective = complete
-
     def shortest(self, complete: Settings) -> Settings:
         """The fewest arguments with which vLLM ends up so, without its defaults."""
         complete = self.complete(complete)

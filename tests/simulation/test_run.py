@@ -182,7 +182,7 @@ def test_an_engine_brings_its_defaults_its_kv_cache_and_its_step_times():
 
     run = simulate_workload(workload_of([(100, 5)]), Settings(), engine)
 
-    assert run.settings == engine.effective()
+    assert run.settings == engine.complete()
     assert run.pool.tokens == engine.memory().kv_cache_tokens
     assert 0.01 < run.figures.makespan_s < 0.2
 
