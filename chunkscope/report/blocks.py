@@ -1,0 +1,166 @@
+"""What an answer consists of, as values that every renderer draws.
+
+`report/plan.py`, `report/profile.py` and their like turn an artefact into blocks. The
+terminal, Markdown and the page turn blocks into what people see, and know no artefact.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from chunkscope.artefacts.numbers import number
+
+
+class Look(StrEnum):
+    """How a cell is coloured, where there is colour."""
+
+    PLAIN = ""
+    GOOD = "good"
+    WORSE = "worse"
+    BAD = "bad"
+    UNKNOWN = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One cell of a table."""
+
+    text: str
+    look: Look = Look.PLAIN
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The answer in one or two sentences. It stands first."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The title of the blocks that follow."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph of whole sentences."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of cells under headings.
+
+    `words` are the places of columns that hold words: they stand left and wrap. The
+    first column always does. `strong` are the places of rows that matter most.
+    """
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    words: frozenset[int] = frozenset({0})
+    strong: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A list of facts: what each is about, its value, and a word on it."""
+
+    rows: tuple[tuple[Cell, Cell, Cell], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a reader should be careful about, a sentence or two each."""
+
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A picture for the page. A terminal and Markdown leave it out.
+
+    `kind` is the function of the page's script that draws it; `title` and `alternative`
+    are its words for those who see it and those who do not.
+    """
+
+    kind: str
+    title: str
+    alternative: str
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Blocks that are shown on demand, under a title that says what they answer."""
+
+    title: str
+    blocks: "tuple[Block, ...]"
+
+
+Block = Headline | Heading | Text | Table | Facts | Notes | Chart | Details
+
+Written = Cell | str | float | None
+
+
+def cell(value: Written) -> Cell:
+    """A value as a cell: a number in digits, "-" for what is not known.
+
+    >>> str(cell(16_000)), str(cell(None))
+    ('16,000', '-')
+    """
+    if isinstance(value, Cell):
+        return value
+    if value is None:
+        return Cell(text="-", look=Look.UNKNOWN)
+    if isinstance(value, str):
+        return Cell(text=value)
+    return Cell(text=number(value))
+
+
+def table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Written]],
+    *,
+    words: Sequence[str] = (),
+    strong: Sequence[int] = (),
+) -> Table:
+    """A table of values; `words` are the headings of columns that hold words."""
+    places = {0}
+    for place, heading in enumerate(headings):
+        if heading in words:
+            places.add(place)
+    return Table(
+        headings=tuple(headings),
+        rows=tuple(tuple(cell(value) for value in row) for row in rows),
+        words=frozenset(places),
+        strong=frozenset(strong),
+    )
+
+
+def facts(rows: Sequence[tuple[str, Written, str]]) -> Facts:
+    """Facts as rows of label, value and a word on the value."""
+    cells = []
+    for label, value, remark in rows:
+        cells.append((cell(label), cell(value), cell(remark)))
+    return Facts(tuple(cells))
+
+
+def without_details(blocks: Sequence[Block]) -> list[Block]:
+    """The short answer."""
+    return [block for block in blocks if not isinstance(block, Details)]
+
+
+def charts(blocks: Sequence[Block]) -> Iterator[Chart]:
+    """All charts, those in details included."""
+    for block in blocks:
+        if isinstance(block, Chart):
+            yield block
+        elif isinstance(block, Details):
+            yield from charts(block.blocks)
