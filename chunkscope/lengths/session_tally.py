@@ -23,6 +23,14 @@ class Turn:
     think_s: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the next prompt is compared to."""
+
+    ids: bytes
+    thoughts: str  # of its answer
+
+
 @dataclass(slots=True)
 class Session:
     """What is known of a session by now."""
@@ -37,8 +45,8 @@ class SessionTally:
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
         self.requests = 0
-        # By session, the ids of its last prompt; of those that went on last.
-        self.held: dict[str, bytes] = {}
+        # By session, its last prompt; of those that went on last.
+        self.held: dict[str, Held] = {}
         self.held_bytes = 0
 
     def add(self, prompt: SentPrompt, turn: SessionTurn) -> int:
@@ -56,7 +64,8 @@ class SessionTally:
                 think_s=turn.pause_s,
             )
         )
-        self._hold(turn.session, prompt.ids)
+        if prompt.ids is not None:
+            self._hold(turn.session, Held(prompt.ids, prompt.thoughts))
         return min(kept, prompt.tokens)
 
     def _kept(self, prompt: SentPrompt, turn: SessionTurn, before: Turn) -> int:
@@ -65,21 +74,20 @@ class SessionTally:
             return turn.kept_tokens
         earlier = self.held.get(turn.session)
         if earlier is not None and prompt.ids is not None:
-            same = same_start(earlier, prompt.ids) // ID_BYTES
-            if same < before.prompt_tokens:
+            same = same_start(earlier.ids, prompt.ids) // ID_BYTES
+            if same < before.prompt_tokens or earlier.thoughts not in prompt.text:
                 return same
         return kept_by_lengths(prompt.tokens, before)
 
-    def _hold(self, name: str, ids: bytes | None) -> None:
+    def _hold(self, name: str, held: Held) -> None:
         """Keep a prompt for its next turn, and let go of those that wait longest."""
-        self.held_bytes -= len(self.held.pop(name, b""))
-        if ids is None:
-            return
-        self.held[name] = ids
-        self.held_bytes += len(ids)
+        if name in self.held:
+            self.held_bytes -= len(self.held.pop(name).ids)
+        self.held[name] = held
+        self.held_bytes += len(held.ids)
         while self.held_bytes > MOST_HELD_BYTES:
             oldest = next(iter(self.held))
-            self.held_bytes -= len(self.held.pop(oldest))
+            self.held_bytes -= len(self.held.pop(oldest).ids)
 
     def result(
         self, sharing: Sharing | None, *, system_tokens: int, at_once: int | None

@@ -3,7 +3,7 @@ profile.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -26,7 +26,7 @@ from chunkscope.prefixes.comparison import (
 from chunkscope.prefixes.near_misses import CHARS, TEXTS, misses_in, near_misses
 from chunkscope.prefixes.reuse import PrefixReuse, Scoring
 from chunkscope.prefixes.sharing import Sharing
-from chunkscope.prompts.chat import Conversation
+from chunkscope.prompts.chat import Conversation, Message
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, SentRequest
 from chunkscope.prompts.prompt import (
     EachReader,
@@ -182,7 +182,7 @@ class Tally:
             self.output_caps[request.output_cap] += len(windows)
         if not reads:
             self.scores.add(request)
-        self.has_outputs |= request.output is not None
+        self.has_outputs |= counted.output is not None
         sent = SentPrompt(
             position=counted.rendered.prompt.position,
             tokens=windows[0],
@@ -191,6 +191,8 @@ class Tally:
             reads=reads,
             output_cap=request.output_cap,
             turn=request.session,
+            text=(counted.rendered.text or "") if request.session else "",
+            thoughts=thoughts_in(request.answer),
         )
         return [sent] * len(windows)
 
@@ -377,6 +379,12 @@ class Tally:
             yield note("media_rows", count=self.media_rows)
         if self.lengths[0]:
             yield note("empty_prompts", count=self.lengths[0])
+
+
+def thoughts_in(answer: Sequence[Message]) -> str:
+    """What a model thought before it answered, which a template may leave out later."""
+    texts = [str(message.get("reasoning_content") or "") for message in answer]
+    return "".join(texts).strip()
 
 
 def with_sessions(

@@ -33,6 +33,8 @@ class SentPrompt(NamedTuple):
     reads: bool = True
     output_cap: int | None = None
     turn: SessionTurn | None = None  # where it stands in its session
+    text: str = ""  # of a chat that belongs to a session
+    thoughts: str = ""  # of its answer
 
 
 def output_tokens(prompt: SentPrompt) -> int:

@@ -492,6 +492,7 @@ def check_conversation(conversation: Conversation) -> None:
 def check_request(request: SentRequest) -> None:
     if isinstance(request.prompt, Conversation):
         check_conversation(request.prompt)
+    check_conversation(Conversation(list(request.answer)))
     for text in (request.prompt, request.continuation, request.output):
         if isinstance(text, str):
             check_unicode(text)

@@ -57,6 +57,9 @@ SENTENCES = {
     "only_results": "{path} holds lm-eval's results, not what it sent",
     "no_samples": "{path} is an Inspect log without samples",
     # Sessions.
+    "no_usage": "no message has the server's counts (`usage`), and {harness} does not "
+    "log all that it sends",
+    "sum_of_calls": "step {step} has only the sum of {calls:,} requests",
     "session_twice": 'a session with the id "{id}" came before',
     "unequal_field": 'field "{field}" is {given:,}, and {earlier:,} in the sessions '
     "before it",
