@@ -123,10 +123,10 @@ class Tally:
             return
         if self.source.row_group:  # prompts are compared in the first row group
             return
-        if reader.kind != "lengths":
-            self.comparison = TextComparison()
-        elif isinstance(reader, TraceReader) and reader.trace.blocks is not None:
+        if has_blocks(reader):
             self.comparison = TraceComparison()
+        elif reader.kind != "lengths":
+            self.comparison = TextComparison()
 
     def add(self, batch: CountedBatch) -> None:
         self.engines |= self.renderer.engines(batch)
@@ -358,8 +358,7 @@ class Tally:
         if self.has_chats and uses_date:
             yield note("date_in_template", day=str(tokenizer.chat_day))
         if isinstance(self.comparison, TraceComparison) and prefixes is None:
-            path, blocks = reader.paths
-            yield note("blocks_unused", blocks=blocks.text, field=path.text)
+            yield note("blocks_unused", blocks="hash_ids", field="the lengths")
         yield from self._counted_notes()
 
     def _log_notes(self, reader: LogReader) -> Iterator[Note]:
@@ -379,6 +378,13 @@ class Tally:
             yield note("media_rows", count=self.media_rows)
         if self.lengths[0]:
             yield note("empty_prompts", count=self.lengths[0])
+
+
+def has_blocks(reader: PromptReader) -> bool:
+    """Whether the data names the blocks of each prompt."""
+    if isinstance(reader, TraceReader):
+        return reader.trace.blocks is not None
+    return isinstance(reader, LogReader) and reader.log.has_blocks
 
 
 def thoughts_in(answer: Sequence[Message]) -> str:

@@ -377,7 +377,13 @@ class LogReader(PromptReader):
     def prompts(self, position: int, record: Any) -> Iterator[Prompt]:
         for request in self.log.requests(record):
             check_request(request)
-            yield Prompt(position, request.prompt, request.output, request)
+            yield Prompt(
+                position,
+                request.prompt,
+                request.output,
+                request=request,
+                blocks=request.blocks,
+            )
 
     def rows(self, position: int, record: Any) -> list[Row]:
         """Of a document that holds all rows, these have the positions."""

@@ -66,6 +66,10 @@ SENTENCES = {
     "only_in_some": 'field "{field}" is missing, or should be missing everywhere: '
     "either all turns have it, or none",
     "not_seconds": 'field "{field}" is {given}, not a number of seconds',
+    "no_answer_text": "turns[{turn}].messages has to begin with the assistant's "
+    "message, as turns[{before}].output is only a number",
+    "answered_twice": 'field "{field}" is given, but the messages of the turn end with '
+    "its answer",
     "keeps_too_much": 'field "{field}" is {given:,}, but the prompt and the answer '
     "before it have {most:,} tokens",
     # Datasets.

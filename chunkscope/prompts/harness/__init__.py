@@ -5,6 +5,7 @@ tasks.
 from collections.abc import Callable
 
 from chunkscope.prompts.harness import (
+    bailian,
     evalscope,
     harbor,
     helm,
@@ -31,6 +32,7 @@ RECOGNISERS: tuple[Callable[[LogStart], HarnessLog | None], ...] = (
     harbor.recognise,
     mini_swe.recognise,
     tau2.recognise,
+    bailian.recognise,
     sessions.recognise,
 )
 

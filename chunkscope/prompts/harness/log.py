@@ -61,9 +61,11 @@ class SentRequest:
     output_cap: int | None = None
     # The answer's text or its number of tokens; None where it is not logged.
     output: str | int | None = None
-    # The answer as messages, where they are logged: it is counted by them where `output`
-    # is not known, and the next prompt of the session repeats it.
+    # The answer as messages, where they are logged: what the next prompt repeats. It is
+    # counted by them where `output` is not known.
     answer: Sequence[Message] = ()
+    # The names of the prompt's blocks, in a trace that has them.
+    blocks: Sequence[int] | None = None
     logged_tokens: int | None = None
     session: SessionTurn | None = None
 
@@ -146,6 +148,7 @@ class HarnessLog(ABC):
 
     at_once: int | None = None  # sessions that the client kept under way
     system_tokens = 0  # that every session begins with, where the log has no texts
+    has_blocks = False  # whether every request names the blocks of its prompt
 
     def __init__(self, header: LogHeader) -> None:
         self.header = header

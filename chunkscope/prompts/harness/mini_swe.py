@@ -113,7 +113,7 @@ class MiniSweLog(HarnessLog):
         if not is_refused(message):
             said = conversation(said_in(message), {}).messages
         return SentRequest(
-            prompt=conversation(run.messages, run.row),
+            prompt=conversation(list(run.messages), run.row),
             output=answer,
             answer=said,
             logged_tokens=tokens,
