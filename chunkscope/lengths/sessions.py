@@ -18,7 +18,7 @@ from chunkscope.prefixes.sharing import served
 class SessionFigures:
     """What people want to know of a dataset's sessions; lengths are in tokens."""
 
-    samples: int
+    sessions: int
     turns_min: int
     turns_p50: float
     turns_max: int
@@ -109,7 +109,7 @@ class Sessions:
             think_s = [self.think_ms[place] / 1_000 for place in later]
         answers = self.output_tokens
         return SessionFigures(
-            samples=len(self.turns),
+            sessions=len(self.turns),
             turns_min=min(self.turns),
             turns_p50=turns.percentile(50),
             turns_max=max(self.turns),

@@ -294,8 +294,11 @@ class Tally:
         system_tokens = 0
         at_once = None
         if isinstance(self.reader, LogReader):
-            system_tokens = self.reader.log.system_tokens
-            at_once = self.reader.log.at_once
+            log = self.reader.log
+            system_tokens = log.system_tokens
+            at_once = log.at_once
+            if self.sample is not None and not log.sessions_are_rows:
+                return None  # turns are missing
         return self.sessions.result(
             sharing, system_tokens=system_tokens, at_once=at_once
         )

@@ -55,6 +55,8 @@ class HeldPrompt:
 
 
 class BailianTrace(HarnessLog):
+    sessions_are_rows = False
+
     def __init__(self, header: LogHeader) -> None:
         super().__init__(header)
         self.chats: dict[str, EarlierChat] = {}

@@ -117,8 +117,9 @@ class HarborLog(HarnessLog):
             name = session_name(
                 file, trajectory, is_subagent=trajectory is not document
             )
-            yield from self._session(name, trajectory)
-        self.add_document(file.parent)
+            for request in self._session(name, trajectory):
+                self.add_document(file.parent)
+                yield request
 
     def _session(self, name: str, trajectory: dict[str, Any]) -> Iterator[SentRequest]:
         for step in requests_in(trajectory):
@@ -158,7 +159,7 @@ class HarborLog(HarnessLog):
         yield from models_noted(self.other_models)
         if self.uncounted_steps:
             yield note("steps_without_counts", count=self.uncounted_steps)
-        yield note("sharing_not_counted")
+        yield note("sharing_not_logged")
 
 
 def session_name(file: Path, trajectory: dict[str, Any], *, is_subagent: bool) -> str:

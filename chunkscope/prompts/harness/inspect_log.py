@@ -76,6 +76,8 @@ class EarlierTurn:
 
 
 class InspectLog(HarnessLog):
+    sessions_are_rows = False
+
     def __init__(self, header: LogHeader, start: LogStart, model: str) -> None:
         super().__init__(header)
         self.at_once = samples_at_once(start.metadata)

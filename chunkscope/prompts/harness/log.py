@@ -149,6 +149,7 @@ class HarnessLog(ABC):
     at_once: int | None = None  # sessions that the client kept under way
     system_tokens = 0  # that every session begins with, where the log has no texts
     has_blocks = False  # whether every request names the blocks of its prompt
+    sessions_are_rows = True  # so that a sample of the rows has whole sessions
 
     def __init__(self, header: LogHeader) -> None:
         self.header = header

@@ -124,7 +124,7 @@ class Tau2Log(HarnessLog):
 
     def notes(self) -> Iterator[Note]:
         yield from models_noted(self.other_models)
-        yield note("sharing_not_counted")
+        yield note("sharing_not_logged")
 
 
 def side_of(message: dict[str, Any]) -> str | None:

@@ -39,8 +39,11 @@ SENTENCES: dict[str, Template] = {
     "rolling_texts_whole": "{count:text} of loglikelihood_rolling counted whole, not in windows",
     "other_models": "requests to other models were not counted: {models}",
     "counted_by_mock": "lengths from Inspect's mock model: name --model, and messages are counted",
-    "sharing_not_counted": "lengths are the server's own counts; what prompts share is not known: "
-    "name --model, and messages are counted",
+    "sharing_not_counted": "lengths are the server's own counts; what sessions share is not "
+    "known: name --model, and messages are counted",
+    "sharing_not_logged": "lengths are the server's own counts, as the log lacks what was sent; "
+    "what sessions share is not known",
+    "steps_without_counts": "{count:step} without the server's counts: not counted",
     "first_requests_only": "an agent: only the first request of each sample is known before a run; "
     "analyze a log of one",
 }
