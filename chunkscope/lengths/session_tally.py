@@ -1,5 +1,6 @@
 """Puts the requests of a dataset together to the sessions that they form."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -8,6 +9,7 @@ from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 from chunkscope.lengths.sessions import Sessions
 from chunkscope.lengths.trace_export import SentPrompt
 from chunkscope.prefixes.near_misses import same_start
+from chunkscope.prefixes.reuse import BLOCK_SIZE
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import SessionTurn
 from chunkscope.tokenizers.reference import ID_BYTES
@@ -23,12 +25,35 @@ class Turn:
     think_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What the next prompt is compared to."""
+    """What the next prompt is compared to: a prompt's tokens, or the names of its
+    blocks.
+    """
 
-    ids: bytes
-    thoughts: str  # of its answer
+    content: bytes
+    size: int  # bytes of one of them
+    tokens: int  # that one of them stands for
+    thoughts: str  # of the answer
+
+    def repeated(self, later: "Held") -> int:
+        """Tokens with which both begin."""
+        same = same_start(self.content, later.content) // self.size
+        return same * self.tokens
+
+
+def held_of(prompt: SentPrompt) -> Held | None:
+    """None where only the length is known."""
+    if prompt.ids is not None:
+        return Held(
+            content=prompt.ids, size=ID_BYTES, tokens=1, thoughts=prompt.thoughts
+        )
+    if prompt.blocks is None:
+        return None
+    names = array("q", prompt.blocks)
+    return Held(
+        content=names.tobytes(), size=names.itemsize, tokens=BLOCK_SIZE, thoughts=""
+    )
 
 
 @dataclass(slots=True)
@@ -53,41 +78,36 @@ class SessionTally:
         """A request, after all before it. Returns the tokens that it repeats."""
         session = self.sessions.setdefault(turn.session, Session(self.requests))
         self.requests += 1
+        held = held_of(prompt)
         kept = 0
         if session.turns:
-            kept = self._kept(prompt, turn, session.turns[-1])
+            before = session.turns[-1]
+            kept = turn.kept_tokens
+            if kept is None:
+                earlier = self.held.get(turn.session)
+                kept = kept_tokens(prompt, held, before, earlier)
+            kept = min(kept, prompt.tokens)
         session.turns.append(
             Turn(
                 prompt_tokens=prompt.tokens,
-                kept_tokens=min(kept, prompt.tokens),
+                kept_tokens=kept,
                 output_tokens=prompt.output,
                 think_s=turn.pause_s,
             )
         )
-        if prompt.ids is not None:
-            self._hold(turn.session, Held(prompt.ids, prompt.thoughts))
-        return min(kept, prompt.tokens)
-
-    def _kept(self, prompt: SentPrompt, turn: SessionTurn, before: Turn) -> int:
-        """By the tokens of both prompts, if they are known, else by their lengths."""
-        if turn.kept_tokens is not None:
-            return turn.kept_tokens
-        earlier = self.held.get(turn.session)
-        if earlier is not None and prompt.ids is not None:
-            same = same_start(earlier.ids, prompt.ids) // ID_BYTES
-            if same < before.prompt_tokens or earlier.thoughts not in prompt.text:
-                return same
-        return kept_by_lengths(prompt.tokens, before)
+        if held is not None:
+            self._hold(turn.session, held)
+        return kept
 
     def _hold(self, name: str, held: Held) -> None:
         """Keep a prompt for its next turn, and let go of those that wait longest."""
         if name in self.held:
-            self.held_bytes -= len(self.held.pop(name).ids)
+            self.held_bytes -= len(self.held.pop(name).content)
         self.held[name] = held
-        self.held_bytes += len(held.ids)
+        self.held_bytes += len(held.content)
         while self.held_bytes > MOST_HELD_BYTES:
             oldest = next(iter(self.held))
-            self.held_bytes -= len(self.held.pop(oldest).ids)
+            self.held_bytes -= len(self.held.pop(oldest).content)
 
     def result(
         self, sharing: Sharing | None, *, system_tokens: int, at_once: int | None
@@ -107,6 +127,18 @@ class SessionTally:
             system_tokens=system_tokens,
             at_once=at_once,
         )
+
+
+def kept_tokens(
+    prompt: SentPrompt, held: Held | None, before: Turn, earlier: Held | None
+) -> int:
+    """By what both prompts consist of, if that is known, else by their lengths."""
+    if held is not None and earlier is not None:
+        same = earlier.repeated(held)
+        has_all = same + held.tokens > before.prompt_tokens  # all of its full blocks
+        if not has_all or earlier.thoughts not in prompt.text:
+            return same
+    return kept_by_lengths(prompt.tokens, before)
 
 
 def kept_by_lengths(tokens: int, before: Turn) -> int:

@@ -191,6 +191,7 @@ class Tally:
             reads=reads,
             output_cap=request.output_cap,
             turn=request.session,
+            blocks=request.blocks,
             text=(counted.rendered.text or "") if request.session else "",
             thoughts=thoughts_in(request.answer),
         )

@@ -31,8 +31,8 @@ def said(text: str, output: int | None = None, **more: Any) -> SentPrompt:
     return sent(len(text), output, ids=ids_of(text), text=text, **more)
 
 
-def turn(session: str = "a", number: int = 2, **more: Any) -> SessionTurn:
-    return SessionTurn(session=session, number=number, **more)
+def turn(session: str = "a", **more: Any) -> SessionTurn:
+    return SessionTurn(session=session, **more)
 
 
 def sessions_of(
@@ -81,8 +81,21 @@ def test_texts_are_compared_token_by_token(before, after, kept) -> None:
     assert sessions.kept_tokens == (0, kept)
 
 
+@pytest.mark.parametrize(
+    ("blocks", "kept"),
+    [
+        pytest.param([1, 2, 9, 8], 60, id="all full blocks: the answer follows"),
+        pytest.param([1, 9, 8, 7], 16, id="changed in the second block"),
+        pytest.param([9], 0, id="another conversation"),
+    ],
+)
+def test_blocks_are_compared_by_their_names(blocks, kept) -> None:
+    before = sent(40, 20, blocks=[1, 2, 3])
+    assert sessions_of(before, sent(64, blocks=blocks)).kept_tokens == (0, kept)
+
+
 def test_what_the_data_says_goes_before_what_lengths_say() -> None:
-    turns = [turn(number=1), turn(kept_tokens=7)]
+    turns = [turn(), turn(kept_tokens=7)]
     assert sessions_of(sent(100, 20), sent(150), turns=turns).kept_tokens == (0, 7)
 
 
@@ -110,7 +123,7 @@ def test_sessions_are_in_the_order_in_which_they_began() -> None:
 
 
 def test_a_time_that_is_missing_is_as_long_as_the_others_in_the_middle() -> None:
-    turns = [turn(number=1), turn(pause_s=1.0), turn(pause_s=3.0), turn()]
+    turns = [turn(), turn(pause_s=1.0), turn(pause_s=3.0), turn()]
     sessions = sessions_of(*map(sent, (10, 20, 30, 40)), turns=turns)
     assert sessions.think_ms == (0, 1_000, 3_000, 2_000)
 

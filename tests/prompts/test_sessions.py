@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from chunkscope.prompts.choose import choose_prompt
-from chunkscope.prompts.harness import bailian
 from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prompt import LogReader, read_prompts
 from chunkscope.report.words import sentence
@@ -259,22 +258,8 @@ def test_a_chat_goes_on_with_its_parents_session(tmp_path) -> None:
     log = read_log(write(tmp_path, *rows))
     sessions = [request.session.session for request in log.requests]
     assert sessions == ["1", "2", "1", "1"]
-    assert [request.session.number for request in log.requests] == [1, 1, 2, 3]
     assert pauses(log) == [None, None, 30.5, 10.0]
     assert log.requests[2].blocks == [1, 2, 6, 7, 8, 9]
-
-
-@pytest.mark.parametrize(
-    ("blocks", "tokens"),
-    [
-        pytest.param([1, 2, 9, 8], None, id="all full blocks: the answer follows"),
-        pytest.param([1, 9, 8, 7], 16, id="changed in its second block"),
-        pytest.param([9], 0, id="another conversation"),
-    ],
-)
-def test_blocks_say_what_a_turn_repeats(blocks, tokens) -> None:
-    held = bailian.HeldPrompt(40, [1, 2, 3])
-    assert bailian.kept_tokens(blocks, held) == tokens
 
 
 def test_a_chat_whose_parent_was_cut_off_begins_a_session(tmp_path) -> None:

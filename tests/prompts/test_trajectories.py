@@ -109,27 +109,6 @@ def test_an_answer_that_it_could_not_read_was_sent_and_left_out(tmp_path) -> Non
     assert [bool(request.answer) for request in log.requests] == [False, True]
 
 
-def test_answers_by_the_responses_api_are_read(tmp_path) -> None:
-    said = {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": "A"}],
-    }
-    messages = [
-        {"role": "user", "content": "a"},
-        {
-            "object": "response",
-            "output": [said],
-            "usage": {"input_tokens": 70, "output_tokens": 9},
-        },
-        {"role": "user", "content": "b"},
-        {"object": "response", "output": [said], "usage": {}},
-    ]
-    first, second = dataset_in(edited(tmp_path, messages=messages)).requests
-    assert (first.prompt, first.output) == (70, 9)
-    assert len(second.prompt.messages) == 3
-
-
 # --- Harbor ---------------------------------------------------------------------------
 
 
@@ -144,7 +123,6 @@ def test_harbors_trials_are_sessions_by_the_servers_counts() -> None:
 def test_a_subagent_is_a_session_and_a_continuation_belongs_to_its_trial() -> None:
     log = dataset_in(HARBOR, log_model="some/model")
     assert by_session(log) == [[1000, 1500, 400], [200, 300]]
-    assert [request.session.number for request in log.requests] == [1, 2, 1, 2, 3]
 
 
 def test_a_job_of_several_models_asks_for_one() -> None:
@@ -198,22 +176,10 @@ def test_steps_that_no_model_was_asked_for_are_no_requests(tmp_path) -> None:
     assert (uncounted.code, uncounted.values["count"]) == ("steps_without_counts", 1)
 
 
-def test_token_ids_say_exactly_what_a_turn_repeats(tmp_path) -> None:
-    first = {"prompt_token_ids": [1, 2, 3], "completion_token_ids": [4, 5]}
-    second = {"prompt_token_ids": [1, 2, 3, 4, 9, 9]}
-    steps = [{"source": "agent", "message": "", "metrics": m} for m in (first, second)]
-    log = dataset_in(write(tmp_path, trajectory(*steps)))
-    assert by_session(log) == [[3, 6]]
-    assert log.requests[1].session.kept_tokens == 4
-
-
 @pytest.mark.parametrize(
     "bad",
     [
         pytest.param(trajectory(agent(10), agent(20, llm_call_count=3)), id="sums"),
-        pytest.param(
-            trajectory(agent(10, metrics={"prompt_token_ids": 5})), id="no ids"
-        ),
         pytest.param({"schema_version": "ATIF-v1.8", "steps": None}, id="no steps"),
     ],
 )

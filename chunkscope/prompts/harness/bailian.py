@@ -25,8 +25,6 @@ from chunkscope.prompts.traces import are_blocks, trace_length
 from chunkscope.sources.base import DataError
 
 KEYS = ("chat_id", "parent_chat_id", "input_length", "output_length")
-BLOCK_TOKENS = 16
-MOST_HELD_BLOCKS = 32 << 20  # of prompts to which the next turn is compared
 
 
 def recognise(start: LogStart) -> HarnessLog | None:
@@ -42,16 +40,7 @@ class EarlierChat:
     """A chat that another one may go on with."""
 
     session: str
-    number: int
     sent_at: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class HeldPrompt:
-    """The last prompt of a session."""
-
-    tokens: int
-    blocks: list[int]
 
 
 class BailianTrace(HarnessLog):
@@ -60,9 +49,6 @@ class BailianTrace(HarnessLog):
     def __init__(self, header: LogHeader) -> None:
         super().__init__(header)
         self.chats: dict[str, EarlierChat] = {}
-        # By session; of those that went on last.
-        self.held: dict[str, HeldPrompt] = {}
-        self.held_blocks = 0
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         chat = as_dict(row)
@@ -72,11 +58,7 @@ class BailianTrace(HarnessLog):
         tokens = trace_length(chat["input_length"], "input_length")
         answer = trace_length(chat["output_length"], "output_length")
         blocks = self._blocks(chat)
-        sent_at = as_seconds(chat.get("timestamp"))
-        name = str(chat["chat_id"])
-        turn = self._turn(name, str(chat["parent_chat_id"]), sent_at, blocks)
-        self.chats[name] = EarlierChat(turn.session, turn.number, sent_at)
-        self._hold(turn.session, HeldPrompt(tokens, blocks or []))
+        turn = self._turn(chat)
         self.add_document(turn.session)
         yield SentRequest(
             prompt=tokens,
@@ -94,55 +76,18 @@ class BailianTrace(HarnessLog):
             raise DataError("not_blocks", field="hash_ids")
         return blocks
 
-    def _turn(
-        self,
-        name: str,
-        parent: str,
-        sent_at: float | None,
-        blocks: list[int] | None,
-    ) -> SessionTurn:
-        """The time between two turns holds that of the answer: a trace dates requests
-        only.
+    def _turn(self, chat: dict[str, Any]) -> SessionTurn:
+        """The time between two turns holds that of the answer, too: a trace dates
+        requests only.
         """
-        earlier = self.chats.get(parent)
-        if earlier is None:
-            return SessionTurn(session=name, number=1)
+        name = str(chat["chat_id"])
+        session = name
+        sent_at = as_seconds(chat.get("timestamp"))
         pause_s = None
-        if sent_at is not None and earlier.sent_at is not None:
-            pause_s = max(0.0, sent_at - earlier.sent_at)
-        kept = None
-        held = self.held.get(earlier.session)
-        if held is not None and blocks is not None:
-            kept = kept_tokens(blocks, held)
-        return SessionTurn(
-            session=earlier.session,
-            number=earlier.number + 1,
-            pause_s=pause_s,
-            kept_tokens=kept,
-        )
-
-    def _hold(self, session: str, prompt: HeldPrompt) -> None:
-        """Keep a prompt for its next turn, and let go of those that wait longest."""
-        if session in self.held:
-            self.held_blocks -= len(self.held.pop(session).blocks)
-        self.held[session] = prompt
-        self.held_blocks += len(prompt.blocks)
-        while self.held_blocks > MOST_HELD_BLOCKS:
-            oldest = next(iter(self.held))
-            self.held_blocks -= len(self.held.pop(oldest).blocks)
-
-
-def kept_tokens(blocks: list[int], held: HeldPrompt) -> int | None:
-    """Those of the blocks that the prompt before has, too.
-
-    None where it has all of that prompt's full blocks: then it goes on with the answer,
-    of which the trace names no blocks.
-    """
-    same = 0
-    for block, earlier in zip(blocks, held.blocks, strict=False):
-        if block != earlier:
-            break
-        same += 1
-    if same >= held.tokens // BLOCK_TOKENS:
-        return None
-    return same * BLOCK_TOKENS
+        earlier = self.chats.get(str(chat["parent_chat_id"]))
+        if earlier is not None:
+            session = earlier.session
+            if sent_at is not None and earlier.sent_at is not None:
+                pause_s = max(0.0, sent_at - earlier.sent_at)
+        self.chats[name] = EarlierChat(session, sent_at)
+        return SessionTurn(session=session, pause_s=pause_s)

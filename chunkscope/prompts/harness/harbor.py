@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,13 @@ from chunkscope.prompts.harness.log import (
     as_list,
     as_text,
     chosen_model,
+    first_count,
     models_noted,
     most_have,
 )
 from chunkscope.prompts.harness.trajectory_files import CONTINUATION, FORMAT
-from chunkscope.prompts.paths import wrong_type
 from chunkscope.sources.base import DataError
 
-VERSION = "ATIF-v"
 NO_MODEL = "no name"
 
 
@@ -92,21 +90,12 @@ def model_of(step: dict[str, Any], trajectory: dict[str, Any]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierStep:
-    """The last request of a session: its place, and the tokens it left, if known."""
-
-    number: int
-    ids: list[int]
-
-
 class HarborLog(HarnessLog):
     def __init__(self, header: LogHeader, model: str) -> None:
         super().__init__(header)
         self.model = model
         self.other_models: Counter[str] = Counter()
         self.uncounted_steps = 0
-        self.earlier: dict[str, EarlierStep] = {}
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         document = as_dict(as_dict(row).get("document"))
@@ -134,25 +123,18 @@ class HarborLog(HarnessLog):
     def _request(self, name: str, step: dict[str, Any]) -> SentRequest | None:
         """None for a step without counts."""
         metrics = as_dict(step.get("metrics"))
-        ids = ids_of(metrics, "prompt_token_ids")
-        answer_ids = ids_of(metrics, "completion_token_ids")
-        tokens = as_count(metrics.get("prompt_tokens")) or len(ids)
-        answer = as_count(metrics.get("completion_tokens"))
-        if not tokens:
+        tokens = first_count(metrics.get("prompt_tokens"))
+        if tokens is None:
             self.uncounted_steps += 1
             return None
-        calls = as_count(step.get("llm_call_count")) or 1
+        calls = first_count(step.get("llm_call_count")) or 1
         if calls > 1:
             raise DataError("sum_of_calls", step=step.get("step_id"), calls=calls)
-        earlier = self.earlier.get(name)
-        kept = None
-        if ids and earlier is not None and earlier.ids:
-            kept = same_tokens(ids, earlier.ids)
-        number = earlier.number + 1 if earlier is not None else 1
-        self.earlier[name] = EarlierStep(number, ids + answer_ids if ids else [])
-        turn = SessionTurn(session=name, number=number, kept_tokens=kept)
         return SentRequest(
-            prompt=tokens, output=answer, logged_tokens=tokens, session=turn
+            prompt=tokens,
+            output=as_count(metrics.get("completion_tokens")),
+            logged_tokens=tokens,
+            session=SessionTurn(session=name),
         )
 
     def notes(self) -> Iterator[Note]:
@@ -170,18 +152,3 @@ def session_name(file: Path, trajectory: dict[str, Any], *, is_subagent: bool) -
     if file.name == "trajectory.json" or CONTINUATION.fullmatch(file.name):
         return folder
     return str(file)
-
-
-def ids_of(metrics: dict[str, Any], field: str) -> list[int]:
-    ids = metrics.get(field) or []
-    if not isinstance(ids, list):
-        raise wrong_type(ids, f"steps[].metrics.{field}", "list")
-    return ids
-
-
-def same_tokens(ids: list[int], earlier: list[int]) -> int:
-    """How many they begin with in common."""
-    for place, (token, other) in enumerate(zip(ids, earlier, strict=False)):
-        if token != other:
-            return place
-    return min(len(ids), len(earlier))

@@ -70,7 +70,6 @@ def models_in(start: LogStart) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class EarlierTurn:
-    number: int
     completed: float | None
     working_end: float | None
 
@@ -125,12 +124,11 @@ class InspectLog(HarnessLog):
 
     def _turn(self, row: dict[str, Any]) -> SessionTurn:
         name = row["session"]
-        number, pause_s = 1, None
-        if earlier := self.earlier.get(name):
-            number = earlier.number + 1
-            pause_s = pause_between(earlier, row)
-        self.earlier[name] = EarlierTurn(number, row["completed"], row["working_end"])
-        return SessionTurn(session=name, number=number, pause_s=pause_s)
+        pause_s = None
+        if name in self.earlier:
+            pause_s = pause_between(self.earlier[name], row)
+        self.earlier[name] = EarlierTurn(row["completed"], row["working_end"])
+        return SessionTurn(session=name, pause_s=pause_s)
 
     def notes(self) -> Iterator[Note]:
         yield from models_noted(self.other_models)

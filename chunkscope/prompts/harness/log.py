@@ -23,7 +23,7 @@ MOST_COUNT = 10**15  # a larger number is a time stamp or an id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTurn:
-    """Where a request stands in its session.
+    """The session of a request, which goes on with it.
 
     In a session each request is sent when the one before has ended. `pause_s` is the
     time between the end of the previous request and the start of this one; None for the
@@ -32,7 +32,6 @@ class SessionTurn:
     """
 
     session: str
-    number: int
     pause_s: float | None = None
     kept_tokens: int | None = None
 

@@ -17,7 +17,6 @@ from chunkscope.prompts.harness.log import (
     SentRequest,
     SessionTurn,
     as_dict,
-    as_list,
     as_text,
     first_count,
     most_have,
@@ -65,16 +64,15 @@ class RunSoFar:
     session: str
     row: dict[str, Any]  # what every request has beside its messages
     messages: list[Any] = field(default_factory=list)  # those of the next prompt
-    turns: int = 0
     answered_at: float | None = None
     ready_at: float | None = None  # when the tools had ended
 
-    def next_turn(self) -> SessionTurn:
-        self.turns += 1
+    @property
+    def turn(self) -> SessionTurn:
         pause_s = None
         if self.answered_at is not None and self.ready_at is not None:
             pause_s = max(0.0, self.ready_at - self.answered_at)
-        return SessionTurn(session=self.session, number=self.turns, pause_s=pause_s)
+        return SessionTurn(session=self.session, pause_s=pause_s)
 
 
 class MiniSweLog(HarnessLog):
@@ -100,14 +98,13 @@ class MiniSweLog(HarnessLog):
 
     def _request(self, run: RunSoFar, message: dict[str, Any]) -> SentRequest:
         """With messages where they are to be counted, or where nobody counted them."""
-        turn = run.next_turn()
         usage = usage_of(message)
-        tokens = first_count(usage.get("prompt_tokens"), usage.get("input_tokens"))
-        answer = first_count(usage.get("completion_tokens"), usage.get("output_tokens"))
+        tokens = first_count(usage.get("prompt_tokens"))
+        answer = first_count(usage.get("completion_tokens"))
         if tokens is not None and not self.counts_texts:
             self.used_counts = True
             return SentRequest(
-                prompt=tokens, output=answer, logged_tokens=tokens, session=turn
+                prompt=tokens, output=answer, logged_tokens=tokens, session=run.turn
             )
         said: list[Message] = []
         if not is_refused(message):
@@ -117,7 +114,7 @@ class MiniSweLog(HarnessLog):
             output=answer,
             answer=said,
             logged_tokens=tokens,
-            session=turn,
+            session=run.turn,
         )
 
     def notes(self) -> Iterator[Note]:
@@ -134,13 +131,10 @@ def tools_of(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_response(message: dict[str, Any]) -> bool:
-    """Whether a model was asked for it: an answer, one by /v1/responses, or one that
-    was refused.
+    """Whether a model was asked for it: an answer, or what was said to one that could
+    not be read.
     """
-    is_answer = (
-        message.get("role") == "assistant" or message.get("object") == "response"
-    )
-    return is_answer or is_refused(message)
+    return message.get("role") == "assistant" or is_refused(message)
 
 
 def is_refused(message: dict[str, Any]) -> bool:
@@ -152,14 +146,13 @@ def said_in(message: dict[str, Any]) -> list[Any]:
     """What a message adds to the next prompt."""
     if message.get("role") == "exit":  # how the run ended
         return []
-    if message.get("object") == "response":
-        return as_list(message.get("output"))
     return [{name: value for name, value in message.items() if name != "extra"}]
 
 
 def usage_of(message: dict[str, Any]) -> dict[str, Any]:
+    """The server's counts, as LiteLLM logs them."""
     response = as_dict(as_dict(message.get("extra")).get("response"))
-    return as_dict(response.get("usage")) or as_dict(message.get("usage"))
+    return as_dict(response.get("usage"))
 
 
 def time_of(message: dict[str, Any]) -> float | None:

@@ -154,9 +154,7 @@ class TokenSessions(SessionRows):
             if number == 0:
                 prompt += system_tokens
             output = tokens_of(turn, "output_tokens", number)
-            place = SessionTurn(
-                session=name, number=number + 1, pause_s=pause_s, kept_tokens=kept
-            )
+            place = SessionTurn(session=name, pause_s=pause_s, kept_tokens=kept)
             request = SentRequest(prompt=prompt, output=output, session=place)
             requests.append(request)
             before = prompt + output
@@ -195,9 +193,7 @@ class TextSession:
 
     def request(self, *, answer: Sequence[Any] = (), output: int | None = None) -> None:
         """Add what asks for an answer to the messages so far."""
-        place = SessionTurn(
-            session=self.name, number=len(self.requests) + 1, pause_s=self.pause_s
-        )
+        place = SessionTurn(session=self.name, pause_s=self.pause_s)
         request = SentRequest(
             prompt=conversation(list(self.messages), self.row),
             output=output,

@@ -6,7 +6,6 @@ agent is told before the conversation is not in the log, so messages are not cou
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
@@ -69,14 +68,6 @@ def header_of(info: dict[str, Any]) -> LogHeader:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
-    """The last message of one side: which it was, and when it was complete."""
-
-    number: int
-    ended: float | None
-
-
 class Tau2Log(HarnessLog):
     """Each side of a simulation is a session."""
 
@@ -97,7 +88,7 @@ class Tau2Log(HarnessLog):
         if not isinstance(simulation.get("messages"), list):
             raise DataError("no_sample", harness=HARNESS, fields=["messages"])
         number = len(self.documents) + 1
-        earlier: dict[str, Spoken] = {}
+        earlier: dict[str, float | None] = {}  # by side, when its last message ended
         for message in map(as_dict, simulation["messages"]):
             side = side_of(message)
             usage = as_dict(message.get("usage"))
@@ -110,13 +101,13 @@ class Tau2Log(HarnessLog):
             if tokens is None:
                 raise DataError("field_missing", field="usage.prompt_tokens")
             ended = as_time(message.get("timestamp"))
-            turn = turn_of(f"{number} {side}", message, ended, earlier.get(side))
-            earlier[side] = Spoken(turn.number, ended)
+            pause_s = pause_before(message, ended, earlier.get(side))
+            earlier[side] = ended
             yield SentRequest(
                 prompt=tokens,
                 output=as_count(usage.get("completion_tokens")),
                 logged_tokens=tokens,
-                session=turn,
+                session=SessionTurn(session=f"{number} {side}", pause_s=pause_s),
             )
         if not earlier:
             raise DataError("no_usage", harness=HARNESS)
@@ -134,14 +125,11 @@ def side_of(message: dict[str, Any]) -> str | None:
     return None
 
 
-def turn_of(
-    session: str, message: dict[str, Any], ended: float | None, earlier: Spoken | None
-) -> SessionTurn:
-    """A message is dated when it is complete."""
-    if earlier is None:
-        return SessionTurn(session=session, number=1)
+def pause_before(
+    message: dict[str, Any], ended: float | None, earlier: float | None
+) -> float | None:
+    """The time since this side's last message; one is dated when it is complete."""
     seconds = as_seconds(message.get("generation_time_seconds"))
-    pause_s = None
-    if ended is not None and seconds is not None and earlier.ended is not None:
-        pause_s = max(0.0, ended - seconds - earlier.ended)
-    return SessionTurn(session=session, number=earlier.number + 1, pause_s=pause_s)
+    if ended is None or seconds is None or earlier is None:
+        return None
+    return max(0.0, ended - seconds - earlier)
