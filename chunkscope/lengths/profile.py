@@ -14,6 +14,7 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.sessions import Sessions
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LogSummary
@@ -80,6 +81,7 @@ class DatasetProfile:
     scored: bool = False  # every request asks for a likelihood, and generates nothing
     prefixes: PrefixReuse | None = None  # None where it was not measured
     sharing: Sharing | None = None  # the prompts one by one, likewise
+    sessions: Sessions | None = None  # of requests that follow each other
 
     def __repr__(self) -> str:
         return f"<DatasetProfile {self.name}: {plural(self.rows, 'prompt')}, {self.lengths.line}>"
