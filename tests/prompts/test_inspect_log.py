@@ -3,6 +3,7 @@ form.
 """
 
 import json
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,52 @@ def test_the_turns_of_a_real_agent_are_its_sessions(shared) -> None:
     seconds = [pause for _, pause in pauses(log) if pause is not None]
     assert len(seconds) == 20
     assert all(0 < pause < 1 for pause in seconds)
+
+
+# An agent that waits twice and answers; its model is a list of outputs.
+AGENT = """import asyncio, sys
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.solver import generate, use_tools
+from inspect_ai.tool import tool
+
+@tool
+def wait():
+    async def execute(seconds: float) -> str:
+        \'\'\'Wait.\n\n        Args:\n            seconds: How long.\n        \'\'\'
+        await asyncio.sleep(seconds)
+        return "You waited."
+    return execute
+
+name = "mockllm/model"
+calls = [ModelOutput.for_tool_call(name, "wait", {"seconds": 0.3})] * 2
+turns = [*calls, ModelOutput.from_content(name, "Done.")]
+for turn in turns:  # without it, the model would load a tokenizer to count
+    turn.usage = ModelUsage(output_tokens=2, total_tokens=2)
+task = Task(
+    dataset=[Sample(input="Wait twice."), Sample(input="Wait, then wait again.")],
+    solver=[use_tools(wait()), generate()],
+)
+eval(task, model=get_model(name, custom_outputs=turns * 2), max_samples=1,
+     log_dir=sys.argv[1], display="none")
+"""
+
+
+@pytest.mark.real
+def test_inspects_own_log_of_an_agent_has_its_sessions(
+    harness_python, tmp_path, shared
+) -> None:
+    subprocess.run([str(harness_python), "-c", AGENT, str(tmp_path)], check=True)
+    (path,) = tmp_path.glob("*.eval")
+    tokenizer = str(shared / "tokenizers" / "qwen3")
+    (dataset,) = chunkscope.analyze(path, tokenizer=tokenizer).datasets
+    sessions = dataset.sessions
+    assert (sessions.turns, sessions.at_once) == ((3, 3), 1)
+    for place in sessions.later_turns:
+        before = sessions.prompt_tokens[place - 1]
+        assert before < sessions.kept_tokens[place] < sessions.prompt_tokens[place]
+        assert sessions.think_ms[place] >= 300
 
 
 def test_messages_are_counted_for_a_tokenizer_and_usage_is_there_too(tmp_path) -> None:
