@@ -14,6 +14,7 @@ from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import SessionTurn
 from chunkscope.tokenizers.reference import ID_BYTES
 
+MOST_TURNS = 1_000_000  # that are kept one by one: 25 MB of a profile
 MOST_HELD_BYTES = 256 << 20  # of prompts to which the next turn is compared
 
 
@@ -70,14 +71,21 @@ class SessionTally:
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
         self.requests = 0
+        self.left_out = 0  # requests of sessions that began after so many turns
         # By session, its last prompt; of those that went on last.
         self.held: dict[str, Held] = {}
         self.held_bytes = 0
 
     def add(self, prompt: SentPrompt, turn: SessionTurn) -> int:
         """A request, after all before it. Returns the tokens that it repeats."""
-        session = self.sessions.setdefault(turn.session, Session(self.requests))
+        place = self.requests
         self.requests += 1
+        if turn.session not in self.sessions:
+            if place >= MOST_TURNS:
+                self.left_out += 1
+                return 0
+            self.sessions[turn.session] = Session(place)
+        session = self.sessions[turn.session]
         held = held_of(prompt)
         kept = 0
         if session.turns:

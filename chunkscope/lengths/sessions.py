@@ -134,9 +134,11 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     return Ranked(values).percentile(percent) if values else None
 
 
-def reuse_of_sessions(sessions: Sessions) -> PrefixReuse:
+def reuse_of_sessions(sessions: Sessions | None) -> PrefixReuse | None:
     """What prompts share where their texts are not known: the tokens that every session
-    begins with, and what each turn repeats."""
+    begins with, and what each turn repeats. None where there are no sessions."""
+    if sessions is None:
+        return None
     cached = 0
     first_turns = set(sessions.first_turns)
     for place, tokens in enumerate(sessions.prompt_tokens):

@@ -258,7 +258,7 @@ class Tally:
             self.trace.longest_first = longest_first
         prefixes, sharing = self._prefixes(longest_first=longest_first)
         sessions = self._sessions(sharing)
-        if prefixes is None and sessions is not None and self.options.prefixes:
+        if prefixes is None and self.options.prefixes:
             prefixes = reuse_of_sessions(sessions)
         failure = None if self.failure is None else self.failure.note
         return DatasetProfile(
@@ -279,7 +279,7 @@ class Tally:
             longest=tuple(self.longest),
             bad_rows=tuple(self.problems.rows),
             failure=failure,
-            notes=tuple(self._notes(prefixes)),
+            notes=tuple(self._notes(sharing)),
             uncounted=reader.uncounted if reader else (),
             sample=self.sample,
             engine=" + ".join(sorted(self.engines)) or None,
@@ -350,7 +350,7 @@ class Tally:
             return None, None
         return measured.reuse, measured.sharing
 
-    def _notes(self, prefixes: PrefixReuse | None) -> Iterator[Note]:
+    def _notes(self, sharing: Sharing | None) -> Iterator[Note]:
         reader = self.reader
         tokenizer = self.renderer.tokenizer
         if reader is None:
@@ -361,8 +361,10 @@ class Tally:
         uses_date = any(chat.uses_date for chat in tokenizer.templates.values())
         if self.has_chats and uses_date:
             yield note("date_in_template", day=str(tokenizer.chat_day))
-        if isinstance(self.comparison, TraceComparison) and prefixes is None:
+        if isinstance(self.comparison, TraceComparison) and sharing is None:
             yield note("blocks_unused", blocks="hash_ids", field="the lengths")
+        if self.sessions.left_out:
+            yield note("sessions_left_out", count=self.sessions.left_out)
         yield from self._counted_notes()
 
     def _log_notes(self, reader: LogReader) -> Iterator[Note]:

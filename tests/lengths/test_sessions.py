@@ -108,6 +108,15 @@ def test_a_prompt_that_was_let_go_is_compared_by_its_length(monkeypatch) -> None
     assert sessions.kept_tokens == (0, 4, 0)  # by its letters it would be 2
 
 
+def test_sessions_that_begin_after_very_many_turns_are_left_out(monkeypatch) -> None:
+    monkeypatch.setattr(session_tally, "MOST_TURNS", 2)
+    tally = SessionTally()
+    for name in ("a", "b", "a", "c", "c"):
+        tally.add(sent(10), turn(name))
+    sessions = tally.result(None, system_tokens=0, at_once=None)
+    assert (sessions.turns, tally.left_out) == ((2, 1), 2)
+
+
 # --- put together ---------------------------------------------------------------------
 
 

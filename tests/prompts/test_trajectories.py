@@ -232,7 +232,7 @@ def message(role: str, at: int, prompt: int | None, **more: Any) -> dict[str, An
 
 
 TALK = [
-    message("assistant", 0, None),  # a greeting that no model wrote
+    message("assistant", 0, None, generation_time_seconds=None),  # no model wrote it
     message("user", 2, 400),
     message("assistant", 5, 2_000),
     message("tool", 6, None),

@@ -78,6 +78,7 @@ class Tau2Log(HarnessLog):
         self.models = models
         self.sides = sides
         self.other_models: Counter[str] = Counter()
+        self.uncounted = 0  # messages that a model wrote, without counts
 
     def rows(self, record: Any) -> list[Any]:
         simulations = as_dict(record).get("simulations")
@@ -92,10 +93,13 @@ class Tau2Log(HarnessLog):
         for message in map(as_dict, simulation["messages"]):
             side = side_of(message)
             usage = as_dict(message.get("usage"))
-            if side is None or not usage:
-                continue  # a tool's result, or a greeting that no model wrote
+            if side is None or not is_written_by_model(message):
+                continue  # a tool's result, or a greeting
             if side not in self.sides:
                 self.other_models[self.models.get(side, side)] += 1
+                continue
+            if not usage:
+                self.uncounted += 1
                 continue
             tokens = as_count(usage.get("prompt_tokens"))
             if tokens is None:
@@ -115,6 +119,8 @@ class Tau2Log(HarnessLog):
 
     def notes(self) -> Iterator[Note]:
         yield from models_noted(self.other_models)
+        if self.uncounted:
+            yield note("steps_without_counts", count=self.uncounted)
         yield note("sharing_not_logged")
 
 
@@ -123,6 +129,10 @@ def side_of(message: dict[str, Any]) -> str | None:
         if message.get("role") == role:
             return side
     return None
+
+
+def is_written_by_model(message: dict[str, Any]) -> bool:
+    return bool(message.get("usage")) or bool(message.get("generation_time_seconds"))
 
 
 def pause_before(

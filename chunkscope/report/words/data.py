@@ -43,6 +43,8 @@ SENTENCES: dict[str, Template] = {
     "known: name --model, and messages are counted",
     "sharing_not_logged": "lengths are the server's own counts, as the log lacks what was sent; "
     "what sessions share is not known",
+    "sessions_left_out": "{count:request} of the sessions after the first ones: counted, but not "
+    "planned as sessions",
     "steps_without_counts": "{count:step} without the server's counts: not counted",
     "first_requests_only": "an agent: only the first request of each sample is known before a run; "
     "analyze a log of one",
