@@ -87,14 +87,7 @@ class SessionTally:
             self.sessions[turn.session] = Session(place)
         session = self.sessions[turn.session]
         held = held_of(prompt)
-        kept = 0
-        if session.turns:
-            before = session.turns[-1]
-            kept = turn.kept_tokens
-            if kept is None:
-                earlier = self.held.get(turn.session)
-                kept = kept_tokens(prompt, held, before, earlier)
-            kept = min(kept, prompt.tokens)
+        kept = min(self._kept(prompt, turn, session, held), prompt.tokens)
         session.turns.append(
             Turn(
                 prompt_tokens=prompt.tokens,
@@ -106,6 +99,27 @@ class SessionTally:
         if held is not None:
             self._hold(turn.session, held)
         return kept
+
+    def _kept(
+        self,
+        prompt: SentPrompt,
+        turn: SessionTurn,
+        session: Session,
+        held: Held | None,
+    ) -> int:
+        """As the data says, else by what both prompts consist of, else by lengths."""
+        if not session.turns:
+            return 0
+        if turn.kept_tokens is not None:
+            return turn.kept_tokens
+        before = session.turns[-1]
+        earlier = self.held.get(turn.session)
+        if held is not None and earlier is not None:
+            same = earlier.repeated(held)
+            has_all = same + held.tokens > before.prompt_tokens  # all full blocks
+            if not has_all or earlier.thoughts not in prompt.text:
+                return same
+        return kept_by_lengths(prompt.tokens, before)
 
     def _hold(self, name: str, held: Held) -> None:
         """Keep a prompt for its next turn, and let go of those that wait longest."""
@@ -135,18 +149,6 @@ class SessionTally:
             system_tokens=system_tokens,
             at_once=at_once,
         )
-
-
-def kept_tokens(
-    prompt: SentPrompt, held: Held | None, before: Turn, earlier: Held | None
-) -> int:
-    """By what both prompts consist of, if that is known, else by their lengths."""
-    if held is not None and earlier is not None:
-        same = earlier.repeated(held)
-        has_all = same + held.tokens > before.prompt_tokens  # all of its full blocks
-        if not has_all or earlier.thoughts not in prompt.text:
-            return same
-    return kept_by_lengths(prompt.tokens, before)
 
 
 def kept_by_lengths(tokens: int, before: Turn) -> int:

@@ -93,7 +93,7 @@ class Sessions:
     @property
     def later_turns(self) -> list[int]:
         """The places of all turns that have one before them."""
-        places = []
+        places: list[int] = []
         for start, turns in zip(self.first_turns, self.turns, strict=True):
             places += range(start + 1, start + turns)
         return places

@@ -140,6 +140,14 @@ def test_lengths_of_harbor_do_not_depend_on_a_tokenizer(shared) -> None:
     assert codes == ["other_models", "sharing_not_logged"]
 
 
+def test_what_harbor_converted_is_read_once(tmp_path) -> None:
+    folder = tmp_path / "job" / "task-1__a" / "agent"
+    shutil.copytree(HARBOR / "task-1__a" / "agent", folder)
+    native = MINI_SWE / "task-1" / "task-1.traj.json"
+    shutil.copy(native, folder / "mini-swe-agent.trajectory.json")
+    assert by_session(dataset_in(tmp_path / "job")) == [[100, 170, 240]]
+
+
 def trajectory(*steps: dict[str, Any]) -> dict[str, Any]:
     return {
         "schema_version": "ATIF-v1.8",

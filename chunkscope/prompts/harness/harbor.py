@@ -28,7 +28,7 @@ from chunkscope.prompts.harness.log import (
     models_noted,
     most_have,
 )
-from chunkscope.prompts.harness.trajectory_files import CONTINUATION, FORMAT
+from chunkscope.prompts.harness.trajectory_files import CONTINUATION, FORMAT, MAIN
 from chunkscope.sources.base import DataError
 
 NO_MODEL = "no name"
@@ -149,6 +149,6 @@ def session_name(file: Path, trajectory: dict[str, Any], *, is_subagent: bool) -
     folder = str(file.parent)
     if is_subagent:
         return f"{folder} {trajectory.get('trajectory_id')}"
-    if file.name == "trajectory.json" or CONTINUATION.fullmatch(file.name):
+    if file.name == MAIN or CONTINUATION.fullmatch(file.name):
         return folder
     return str(file)

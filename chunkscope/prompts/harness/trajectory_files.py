@@ -25,6 +25,7 @@ FORMAT = "trajectory"
 STARTS = re.compile(
     rb'\s*\{\s*("schema_version":\s*"ATIF-v|"info":\s*\{\s*"model_stats":)'
 )
+MAIN = "trajectory.json"  # of a trial of Harbor's
 CONTINUATION = re.compile(r"trajectory\.cont-(\d+)\.json")
 
 
@@ -39,7 +40,7 @@ class TrajectoryRows:
 
     def __init__(self, source: Input) -> None:
         self._input = source
-        self._files = sorted(source.source.files, key=place_of)
+        self._files = sorted(each_once(source.source.files), key=place_of)
         self.metadata: Mapping[str, Any] = {}
 
     def chunks(self, _: Sequence[str] | None = None) -> Iterator[Chunk]:
@@ -66,6 +67,16 @@ def record_of(file: Path, data: bytes) -> dict[str, Any]:
     except DataError as error:
         path = printable(str(file))
         raise DataError("not_a_document", path=path, reason=error.note) from None
+
+
+def each_once(files: Sequence[Path]) -> list[Path]:
+    """Without an agent's own trajectories where Harbor wrote them down as well."""
+    converted = {file.parent for file in files if file.name == MAIN}
+    once = []
+    for file in files:
+        if file.parent not in converted or file.name.startswith("trajectory."):
+            once.append(file)
+    return once
 
 
 def place_of(file: Path) -> tuple[str, int, str]:
