@@ -1,5 +1,6 @@
 """Sessions: requests put together, what each repeats, and the figures of them all."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from chunkscope.lengths import session_tally
 from chunkscope.lengths.session_tally import SessionTally
 from chunkscope.lengths.sessions import Sessions, reuse_of_sessions
 from chunkscope.lengths.trace_export import SentPrompt
-from chunkscope.prefixes.sharing import Sharing
+from chunkscope.prefixes.sharing import Sharing, served
 from chunkscope.prompts.harness.log import SessionTurn
 from chunkscope.tokenizers.reference import ID_BYTES
 from tests.prompts.inspect_logs import event, sample, write_eval
@@ -220,6 +221,24 @@ def test_sessions_by_their_tokens_need_no_tokenizer(shared) -> None:
     assert dataset.sessions.system_tokens == 2_000
     assert dataset.prefixes.hit_rate == pytest.approx(0.943, abs=0.001)
     assert dataset.log.is_agent
+
+
+def test_what_is_repeated_is_what_vllm_found_in_its_cache(shared) -> None:
+    """On an H200, while the contexts of all sessions fitted its KV cache."""
+    folder = shared / "data" / "agent_runs"
+    sessions = analyzed(folder / "sessions.jsonl").sessions
+    starts = sessions.first_turns
+    with gzip.open(folder / "h200-llama-3.1-8b.jsonl.gz") as lines:
+        runs = {run["run"]["name"]: run["rows"] for run in map(json.loads, lines)}
+    for name in ("a-c16", "a-c64"):
+        found = predicted = 0
+        for session, number, prompt_tokens, cached_tokens, *_ in runs[name]:
+            place = starts[session] + number
+            assert sessions.prompt_tokens[place] == prompt_tokens
+            kept = sessions.kept_tokens[place] if number else sessions.system_tokens
+            predicted += served(kept, prompt_tokens)
+            found += cached_tokens
+        assert found == pytest.approx(predicted, rel=0.001)
 
 
 def test_an_agents_log_has_sessions_with_and_without_a_tokenizer(shared) -> None:
