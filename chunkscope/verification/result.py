@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from chunkscope.artefacts.artefact import Artefact, frame, now
 from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.requests import RequestTable
 from chunkscope.hardware.memory import Memory
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
@@ -95,6 +96,7 @@ class Run:
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
     distribution: Distribution | None = None
+    requests: RequestTable | None = None  # of all repeats
     outputs: RunOutputs | None = None
     log: str | None = None
     notes: tuple[Note, ...] = ()
@@ -112,6 +114,12 @@ class Run:
     def device_peak_gib(self) -> float | None:
         """Of the GPU where it was largest."""
         return largest([worker.device_peak_gib for worker in self.workers])
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per request that ended: tokens, those cached, and times."""
+        if self.requests is None:
+            return frame([])
+        return self.requests.to_frame()
 
     def is_called(self, name: str) -> bool:
         return name in (self.setting, *self.same_as)
@@ -201,6 +209,7 @@ class Verification(Artefact):
     runs: tuple[Run, ...]
     slo: Slo = ()  # the limits that figures and verdict are about
     measured: EngineKind = EngineKind.VLLM
+    time_limit_s: float | None = None  # after which a repeat was cut off
     options: dict[str, Any] = field(default_factory=dict)  # arguments of every engine
     machine: Machine | None = None
     verdict: MeasuredVerdict | None = None

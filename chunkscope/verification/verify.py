@@ -38,7 +38,7 @@ from chunkscope.verification.result import (
     Verification,
 )
 from chunkscope.verification.settings import SettingRow, rows_of
-from chunkscope.verification.task import output_sample, requests_of, warm_up
+from chunkscope.verification.task import output_sample, warm_up
 from chunkscope.verification.verdict import judged, with_outputs_compared
 from chunkscope.vllm.check import config_folder, version_in
 from chunkscope.vllm.engine import Engine
@@ -68,7 +68,7 @@ def verify(
     check_installed(options.python)
     name = model_name(plan, options)
     sent = what_is_sent(plan, profile, options, report)
-    longest = max(request.tokens for request in requests_of(sent.workload))
+    longest = max(session.longest for session in sent.workload.sessions)
     rows = [row.checked(longest) for row in rows]
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(sent.prompts, shape)
@@ -91,6 +91,7 @@ def verify(
         warm_up=warm_up(sent.workload, longest_prompt),
         repeats=options.repeats,
         timeout_s=options.timeout_s,
+        time_limit_s=options.time_limit_s,
         prompts=[prompt.ids for prompt in sent.prompts] or None,
         output_sample=output_sample(sent.workload) if options.check_outputs else (),
         bursts=bursts_for(max_model_len, is_scored=is_scored),
@@ -119,6 +120,7 @@ def verify_endpoint(
         prompts=sent.prompts,
         repeats=options.repeats,
         timeout_s=options.timeout_s,
+        time_limit_s=options.time_limit_s,
         slo=options.slo or plan.request.slo,
     )
     measured = measure_endpoint(url, job, options.model, report.listener)
@@ -180,7 +182,7 @@ def resumed(
     parts = {
         "model": (new.model, old.model),
         "workload": ((new.workload, new.source), (old.workload, old.source)),
-        "limits": (new.slo, old.slo),
+        "limits": ((new.slo, new.time_limit_s), (old.slo, old.time_limit_s)),
         "number of repeats": (new.repeats, old.repeats),
         "engine options": (new.options, old.options),
     }
@@ -306,15 +308,21 @@ def with_prediction(
 def simulated_as_measured(
     run: Run, workload: Workload, deployment: Engine
 ) -> SimulatedRun:
-    """The run simulated with the KV cache and the scheduling that the engine had."""
-    all_at_once = not any(request.arrival_s for request in requests_of(workload))
+    """The run simulated with the KV cache and the scheduling that the engine had.
+
+    How long steps take is known of GPUs alone. It does not matter where the order is
+    the same however long they take.
+    """
+    arrives = any(session.arrival_s for session in workload.sessions)
+    is_serial = workload.samples_at_once == 1
+    any_step = is_serial or not (arrives or workload.has_turns)
     block_size = run.engine["block_size"]
     tokens = run.engine["num_gpu_blocks"] * block_size
     return simulate(
         workload,
         Settings.of(run.engine),
         deployment,
-        ANY_STEP if all_at_once else None,
+        ANY_STEP if any_step else None,
         kv_pool=KvPool(tokens=tokens, block_size=block_size),
         async_scheduling=bool(run.engine.get("async_scheduling")),
     )
@@ -402,6 +410,7 @@ def blank_verification(
         repeats=options.repeats,
         runs=(),
         slo=options.slo or plan.request.slo,
+        time_limit_s=options.time_limit_s,
         options=options.engine_args,
         plan_digest=plan.digest(),
         command=tuple(options.command),
