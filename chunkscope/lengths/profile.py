@@ -81,7 +81,7 @@ class DatasetProfile:
     scored: bool = False  # every request asks for a likelihood, and generates nothing
     prefixes: PrefixReuse | None = None  # None where it was not measured
     sharing: Sharing | None = None  # the prompts one by one, likewise
-    sessions: Sessions | None = None  # of requests that follow each other
+    sessions: Sessions | None = None  # None where no request follows another
 
     def __repr__(self) -> str:
         return f"<DatasetProfile {self.name}: {plural(self.rows, 'prompt')}, {self.lengths.line}>"
@@ -108,7 +108,7 @@ class Profile(Artefact):
     0.05176470588235294
     """
 
-    schema: ClassVar = "chunkscope/profile/6"
+    schema: ClassVar = "chunkscope/profile/7"
     made_by: ClassVar = "chunkscope analyze data/"
 
     tokenizer: TokenizerInfo
