@@ -25,7 +25,7 @@ from chunkscope.verification.latencies import (
     distribution_of,
     figures_of,
     median_of,
-    request_table,
+    rows_of,
 )
 from chunkscope.verification.process import EngineProcess, engine_process
 from chunkscope.verification.result import Machine, Run, RunOutputs, WorkerMemory
@@ -341,7 +341,7 @@ def _run(
         repeats=tuple(record.repeats),
         figures=median_of(record.repeats),
         distribution=distribution_of(record.answers),
-        requests=request_table(record.answers),
+        requests=tuple(rows_of(answers) for answers in record.answers),
         outputs=_outputs(record),
         log=record.log,
         notes=tuple(record.notes.values()),

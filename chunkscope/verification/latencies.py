@@ -1,5 +1,6 @@
 """Time stamps of a repeat -> latencies and throughput; repeats -> their median."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from statistics import median, median_low
@@ -7,8 +8,8 @@ from typing import Any
 
 from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 from chunkscope.artefacts.figures import Figures, Latencies
-from chunkscope.artefacts.requests import MICROSECONDS, RequestTable
 from chunkscope.lengths.histogram import Ranked
+from chunkscope.simulation.result import MICROSECONDS, RequestRows
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
 from chunkscope.verification.inside.chunkscope_sessions import Answer
 from chunkscope.verification.result import Distribution
@@ -120,18 +121,11 @@ def distribution_of(repeats: Repeats) -> Distribution | None:
     )
 
 
-def request_table(repeats: Repeats) -> RequestTable | None:
-    """Every request of every repeat; None where there are none."""
-    answers = [answer for repeat in repeats for answer in repeat]
-    if not answers:
-        return None
-    numbers: list[int] = []
-    for number, repeat in enumerate(repeats):
-        numbers += [number] * len(repeat)
+def rows_of(answers: Sequence[Answer]) -> RequestRows:
+    """Every request that ended; no cached tokens unless all answers tell of them."""
     cached = [answer.cached for answer in answers if answer.cached is not None]
     is_told = len(cached) == len(answers)
-    return RequestTable(
-        repeat=Numbers(numbers),
+    return RequestRows(
         session=Numbers(answer.session for answer in answers),
         turn=Numbers(answer.turn for answer in answers),
         prompt_tokens=Numbers(answer.prompt_tokens for answer in answers),
@@ -145,6 +139,43 @@ def request_table(repeats: Repeats) -> RequestTable | None:
 
 def microseconds(times: Sequence[float]) -> Numbers:
     return Numbers(round(seconds * MICROSECONDS) for seconds in times)
+
+
+def ended_by(rows: RequestRows, limit_s: float) -> list[Answer]:
+    """The simulated requests that had ended when a run was cut off.
+
+    Of an answer only its first token and its end are known.
+    """
+    answers = []
+    for place, end_us in enumerate(rows.end_us):
+        if end_us > limit_s * MICROSECONDS:
+            continue
+        answer = Answer(
+            session=rows.session[place],
+            turn=rows.turn[place],
+            prompt_tokens=rows.prompt_tokens[place],
+            sent=rows.start_us[place] / MICROSECONDS,
+            times=[rows.first_token_us[place] / MICROSECONDS, end_us / MICROSECONDS],
+            counts=[1, rows.output_tokens[place] - 1],
+            cached=rows.cached_tokens[place],
+        )
+        answers.append(answer)
+    return answers
+
+
+def served_from_cache_by_turn(rows: Sequence[RequestRows]) -> dict[int, float]:
+    """The share of the prompt tokens that were cached; empty where nobody told."""
+    prompt_tokens: Counter[int] = Counter()
+    cached_tokens: Counter[int] = Counter()
+    for repeat in rows:
+        for place, cached in enumerate(repeat.cached_tokens):
+            turn = repeat.turn[place]
+            prompt_tokens[turn] += repeat.prompt_tokens[place]
+            cached_tokens[turn] += cached
+    shares = {}
+    for turn in sorted(prompt_tokens):
+        shares[turn] = cached_tokens[turn] / prompt_tokens[turn]
+    return shares
 
 
 def percentiles(ranked: Ranked) -> tuple[float, ...]:

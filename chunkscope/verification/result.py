@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from chunkscope.artefacts.artefact import Artefact, frame, now
 from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.requests import RequestTable
 from chunkscope.hardware.memory import Memory
+from chunkscope.simulation.result import RequestRows
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 from chunkscope.vllm.log.failures import Status
@@ -96,7 +96,7 @@ class Run:
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
     distribution: Distribution | None = None
-    requests: RequestTable | None = None  # of all repeats
+    requests: tuple[RequestRows, ...] = ()  # that ended, by repeat
     outputs: RunOutputs | None = None
     log: str | None = None
     notes: tuple[Note, ...] = ()
@@ -117,9 +117,11 @@ class Run:
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per request that ended: tokens, those cached, and times."""
-        if self.requests is None:
-            return frame([])
-        return self.requests.to_frame()
+        rows = []
+        for repeat, requests in enumerate(self.requests):
+            for row in requests.frame_rows():
+                rows.append({"repeat": repeat, **row})
+        return frame(rows)
 
     def is_called(self, name: str) -> bool:
         return name in (self.setting, *self.same_as)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.files import Name
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.hardware.gpus import Gpu, find_gpu
@@ -18,7 +19,6 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.simulation.result import Judged, SimulatedRun
 from chunkscope.simulation.run import simulate
-from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.calibrate import (
     Measured,
@@ -28,6 +28,7 @@ from chunkscope.verification.calibrate import (
 )
 from chunkscope.verification.endpoint.client import EndpointJob, measure_endpoint
 from chunkscope.verification.engine_run import EngineJob, measure
+from chunkscope.verification.latencies import ended_by, figures_of
 from chunkscope.verification.options import Report, VerifyOptions, read_options
 from chunkscope.verification.prompts import RealPrompt, Sent, real_prompts
 from chunkscope.verification.result import (
@@ -226,14 +227,14 @@ def measure_rows(
             log = folder / f"verify-{slug(row.name)}.log"
             run, record = measure(row, here, log, report.listener)
             machine = verification.machine or record.machine
-            run = with_prediction(run, shape, machine, job.workload, job.slo)
+            verification = replace(verification, machine=machine)
+            run = with_prediction(run, shape, verification)
             if not run.ok:
                 report.on_failure(run, record.log_text)
             if record.bursts:  # enough: all rows share the model and the GPU
                 job = replace(job, bursts=())
             runs[row.name] = run
             measured.append((run, record))
-            verification = replace(verification, machine=machine)
         ordered = [runs[row.name] for row in rows if row.name in runs]
         verification = replace(verification, runs=tuple(ordered))
         verification = judged(with_outputs_compared(verification))
@@ -261,18 +262,14 @@ def slug(name: str) -> str:
 # -- the prediction beside it ----------------------------------------------------------
 
 
-def with_prediction(
-    run: Run,
-    shape: ModelShape,
-    machine: Machine | None,
-    workload: Workload,
-    slo: Slo = (),
-) -> Run:
+def with_prediction(run: Run, shape: ModelShape, measured: Verification) -> Run:
     """The run with what `chunkscope simulate` predicts of it.
 
     On a CPU that is only the hits of the prefix cache. What the simulator would refuse,
     an engine may have taken: then nothing is predicted.
     """
+    machine = measured.machine
+    workload = measured.workload
     if machine is None or machine.vllm is None:
         return run
     deployment = Engine(
@@ -289,21 +286,34 @@ def with_prediction(
     if keeps_all and is_known:
         with suppress(ChunkscopeError):
             simulated = simulated_as_measured(run, workload, deployment)
-            hits = simulated.cached_tokens / workload.input_tokens
-            run = replace(run, predicted_prefix_hit_rate=hits)
+            figures = predicted_figures(simulated, measured)
+            run = replace(run, predicted_prefix_hit_rate=figures.prefix_hit_rate)
     if deployment.gpu is None or not run.engine.get("max_num_batched_tokens"):
         return run
     # What was only set with `--engine-arg` is among the engine's facts.
     settings = Settings.of(run.engine).over(run.settings)
+    judged = Judged(limits=measured.slo, keeps_rows=True)
     with suppress(ChunkscopeError):
-        judged = Judged(limits=slo)
         simulated = simulate(workload, settings, deployment, judged=judged)
-        run = replace(run, predicted_figures=simulated.figures)
+        figures = predicted_figures(simulated, measured)
+        run = replace(run, predicted_figures=figures)
     with suppress(ChunkscopeError):
         started = replace(deployment, compiled_before=run.compiled_before)
         memory = started.memory(settings, longest=workload.longest)
         run = replace(run, predicted=memory)
     return run
+
+
+def predicted_figures(simulated: SimulatedRun, measured: Verification) -> Figures:
+    """Cut off as the measured run was; then nothing is known of the gaps."""
+    if measured.time_limit_s is None or simulated.rows is None:
+        return simulated.figures
+    answers = ended_by(simulated.rows, measured.time_limit_s)
+    if not answers:
+        raise InputError("the prediction is cut off before any request has ended")
+    long_over = measured.workload.long_over
+    figures = figures_of(answers, long_over, slo=measured.slo)
+    return replace(figures, itl_s=None, short=None, long=None)
 
 
 def simulated_as_measured(
@@ -324,6 +334,7 @@ def simulated_as_measured(
         Settings.of(run.engine),
         deployment,
         ANY_STEP if any_step else None,
+        judged=Judged(keeps_rows=True),
         kv_pool=KvPool(tokens=tokens, block_size=block_size),
         async_scheduling=bool(run.engine.get("async_scheduling")),
     )
@@ -393,13 +404,26 @@ def what_is_sent(
     request = plan.request.asked_as(options)
     datasets = chosen_datasets(profile, plan.request.dataset)
     drawn = draw(
-        request, plan.deployment, datasets, max_model_len_of(plan), together=True
+        request,
+        plan.deployment,
+        datasets,
+        max_model_len_of(plan),
+        advised_samples=advised_samples(plan),
+        together=True,
     )
     long_over = plan.decision.threshold or plan.request.rule.conservative_threshold
     workload = replace(drawn, long_over=long_over)
     if options.data:
         return real_prompts(workload, profile, options, report.listener)
     return Sent(workload=workload)
+
+
+def advised_samples(plan: Plan) -> int | None:
+    """How many samples the plan says to keep under way."""
+    answer = plan.concurrency
+    if answer is None or answer.unit != "samples":
+        return None
+    return answer.advised
 
 
 def blank_verification(

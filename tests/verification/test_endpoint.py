@@ -327,14 +327,14 @@ def test_each_turn_goes_on_from_what_it_keeps_and_the_answer_before():
 
 def test_sessions_of_one_sample_at_once_follow_each_other():
     _, run = chatted()
-    assert list(run.requests.session) == [0, 0, 0, 1, 1, 1]
-    assert list(run.requests.turn) == [0, 1, 2] * 2
-    assert run.requests.start_us[3] >= run.requests.end_us[2]
+    assert list(run.requests[0].session) == [0, 0, 0, 1, 1, 1]
+    assert list(run.requests[0].turn) == [0, 1, 2] * 2
+    assert run.requests[0].start_us[3] >= run.requests[0].end_us[2]
 
 
 def test_a_turn_waits_for_the_time_to_think():
     _, run = chatted()
-    assert run.requests.start_us[1] - run.requests.end_us[0] >= 200_000
+    assert run.requests[0].start_us[1] - run.requests[0].end_us[0] >= 200_000
 
 
 def test_sessions_that_did_not_end_in_time_are_cut_off():
@@ -345,7 +345,7 @@ def test_sessions_that_did_not_end_in_time_are_cut_off():
     with OddServer(answer=slow, models=OF_VLLM) as server:
         run = measure(server, CHATS, repeats=1, time_limit_s=1.0).run
     assert run.ok
-    assert list(run.requests.turn) == [0]
+    assert list(run.requests[0].turn) == [0]
 
 
 def test_a_server_that_tells_no_token_ids_is_sent_no_sessions():

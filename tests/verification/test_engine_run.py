@@ -261,8 +261,8 @@ def test_what_an_earlier_row_did_not_know_of_its_machine_is_no_difference(place)
 def test_every_request_that_ended_is_kept(place):
     again = {**ANSWER, "turn": 1, "prompt_tokens": 40, "cached": 8}
     run = place.run(*BEGUN, {**REPEAT, "answers": [ANSWER, again]}, MEASURED)
-    assert list(run.requests.turn) == [0, 1]
-    assert list(run.requests.cached_tokens) == [0, 8]
+    assert list(run.requests[0].turn) == [0, 1]
+    assert list(run.requests[0].cached_tokens) == [0, 8]
 
 
 def test_a_time_limit_in_which_nothing_ended_is_too_short(place):

@@ -7,10 +7,13 @@ from chunkscope.verification.inside.chunkscope_sessions import Answer
 from chunkscope.verification.latencies import (
     EngineSteps,
     distribution_of,
+    ended_by,
     figures_of,
     median_of,
-    request_table,
+    rows_of,
+    served_from_cache_by_turn,
 )
+from tests.build import run
 
 LONG_OVER = 2_048
 
@@ -111,11 +114,9 @@ def test_without_limits_there_is_no_goodput(figures):
 # -- every request ---------------------------------------------------------------------
 
 
-def test_each_request_of_each_repeat_is_a_row_with_its_times():
-    table = request_table([[SHORT, LONG], [LONG]])
-    row = table.to_frame().iloc[1]
-    assert list(table.repeat) == [0, 0, 1]
-    assert (row.session, row.turn, row.prompt_tokens) == (1, 0, 5_000)
+def test_each_request_is_a_row_with_its_times():
+    row = run(requests=(rows_of([SHORT]), rows_of([SHORT, LONG]))).to_frame().iloc[2]
+    assert (row["repeat"], row.session, row.turn, row.prompt_tokens) == (1, 1, 0, 5_000)
     assert (row.cached_tokens, row.output_tokens) == (510, 2)
     assert (row.start_s, row.first_token_s, row.end_s) == (0.5, 3.0, 4.0)
 
@@ -123,11 +124,17 @@ def test_each_request_of_each_repeat_is_a_row_with_its_times():
 def test_the_share_served_from_the_cache_is_told_by_turn():
     first = Answer(0, 0, 100, 0.0, [1.0], [1], cached=0)
     second = Answer(0, 1, 150, 2.0, [3.0], [1], cached=96)
-    table = request_table([[first, second], [first, second]])
-    assert table.served_from_cache_by_turn() == {0: 0.0, 1: 0.64}
+    repeat = rows_of([first, second])
+    assert served_from_cache_by_turn([repeat, repeat]) == {0: 0.0, 1: 0.64}
 
 
 def test_cached_tokens_that_not_all_answers_tell_are_not_known():
-    table = request_table([[SHORT, ONE_TOKEN]])
-    assert table.to_frame().cached_tokens.isna().all()
-    assert table.served_from_cache_by_turn() == {}
+    rows = rows_of([SHORT, ONE_TOKEN])
+    assert run(requests=(rows,)).to_frame().cached_tokens.isna().all()
+    assert served_from_cache_by_turn([rows]) == {}
+
+
+def test_what_had_ended_by_then_is_cut_out_of_a_simulation():
+    (answer,) = ended_by(rows_of([SHORT, LONG]), limit_s=3.0)
+    assert (answer.prompt_tokens, answer.cached, answer.tokens) == (100, 0, 4)
+    assert (answer.ttft_s, answer.e2e_s) == (1.0, 2.5)

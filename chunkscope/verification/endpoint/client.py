@@ -41,7 +41,7 @@ from chunkscope.verification.latencies import (
     distribution_of,
     figures_of,
     median_of,
-    request_table,
+    rows_of,
 )
 from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import Machine, Run, Subject
@@ -178,7 +178,7 @@ class EndpointClient:
             repeats=tuple(self._repeats),
             figures=median_of(self._repeats) if status is Status.OK else None,
             distribution=distribution_of(self._answers),
-            requests=request_table(self._answers),
+            requests=tuple(rows_of(answers) for answers in self._answers),
             notes=tuple(self._notes.values()),
         )
 
