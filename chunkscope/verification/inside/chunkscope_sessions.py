@@ -44,7 +44,6 @@ class Question:
     turn: int
     about: SentTurn
     ids: "list[int]"
-    place: "int | None"  # of its session in the workload
 
     @property
     def name(self) -> str:
@@ -189,7 +188,7 @@ class Round:
             for turn, about in enumerate(session.turns):
                 await asyncio.sleep(about.think_s)
                 ids = said[: about.kept_tokens] + self._texts[number][turn]
-                question = Question(self._name, number, turn, about, ids, session.place)
+                question = Question(self._name, number, turn, about, ids)
                 async with self._requests:
                     answer = await self._ask(question)
                 self.answers.append(answer)
