@@ -38,7 +38,7 @@ from chunkscope.verification.result import (
     Subject,
     Verification,
 )
-from chunkscope.verification.settings import SettingRow, rows_of
+from chunkscope.verification.settings import SettingRow, check_room, rows_of
 from chunkscope.verification.task import output_sample, warm_up
 from chunkscope.verification.verdict import judged, with_outputs_compared
 from chunkscope.vllm.check import config_folder, version_in
@@ -70,7 +70,7 @@ def verify(
     name = model_name(plan, options)
     sent = what_is_sent(plan, profile, options, report)
     longest = max(session.longest for session in sent.workload.sessions)
-    rows = [row.checked(longest) for row in rows]
+    check_room(rows, longest)
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(sent.prompts, shape)
     subject = Subject(
