@@ -168,12 +168,14 @@ class Round:
         limit_s = self._client.limit_s
         if limit_s is not None:
             limit_s = max(0.0, limit_s - self.clock())
-        ended, late = await asyncio.wait(
-            self._tasks, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION
-        )
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        try:
+            ended, _ = await asyncio.wait(
+                self._tasks, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION
+            )
+        finally:
+            for task in self._tasks:
+                task.cancel()  # those that have ended stay as they are
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         for task in ended:
             task.result()
         answers = sorted(self.answers, key=lambda a: (a.session, a.turn))
