@@ -1,7 +1,6 @@
 """`report`, `gate` and `doctor` as a user meets them."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
