@@ -11,7 +11,7 @@ from chunkscope.gating.check import Check, Relation
 from chunkscope.gating.evidence import Datasets, Evidence, TableValues, Values
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
 from chunkscope.prefixes.reuse import reuse_together
-from chunkscope.simulation.workload import served_prompts
+from chunkscope.simulation.draw import served_prompts
 
 # What two tokenizers have to have in common for their lengths to be compared.
 TOKENIZER_PARTS = ("digest", "kind", "chat_template", "special_tokens_added")
