@@ -13,7 +13,13 @@ from chunkscope.hardware.memory import (
     MemoryLine,
     memory_bill,
 )
-from chunkscope.hardware.step_time import GRAPHED_TOKENS, Runner, StepModel, step_model
+from chunkscope.hardware.step_time import (
+    GRAPHED_TOKENS,
+    GRAPHED_TOKENS_OF_BLACKWELL,
+    Runner,
+    StepModel,
+    step_model,
+)
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.enums import Entry
@@ -229,7 +235,7 @@ class Engine:
             runner=runner,
             parallel=complete.parallel,
             cuda_graphs=self.cuda_graphs,
-            graphed_tokens=complete.max_cudagraph_capture_size or GRAPHED_TOKENS,
+            graphed_tokens=complete.max_cudagraph_capture_size or self._graphed_tokens,
             graphs_in_budget=graphs_in_budget,
             compiles=not compiled_before,
             expert_tokens=rules.expert_tokens,
@@ -293,9 +299,21 @@ class Engine:
         if shape is None or gpu is None:
             return None
         runner = self.release.runner(shape.architecture, dense=shape.dense)
-        return step_model(
+        model = step_model(
             shape, gpu, settings.parallel, settings.kv_element_bytes, runner
         )
+        if model is None:
+            return None
+        tokens = max(model.graphed_tokens, self._graphed_tokens)
+        return replace(model, graphed_tokens=tokens)
+
+    @property
+    def _graphed_tokens(self) -> int:
+        """The largest step for which vLLM captures a CUDA graph by itself."""
+        is_blackwell = self.gpu is not None and self.gpu.architecture == "blackwell"
+        if is_blackwell and self.release.rules.large_graphs_on_blackwell:
+            return GRAPHED_TOKENS_OF_BLACKWELL
+        return GRAPHED_TOKENS
 
     # -- what is worth saying ----------------------------------------------------------
 

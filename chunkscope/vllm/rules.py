@@ -58,6 +58,8 @@ class Rules:
     # Whom the second model runner serves: nobody (0), a list of architectures (1),
     # dense models too (2), all (3).
     v2_runner: int = _rule(0, ((0, 22, 0), 1), ((0, 28, 0), 2), ((0, 29, 0), 3))
+    # A data-centre Blackwell captures CUDA graphs of larger steps.
+    large_graphs_on_blackwell: bool = _since((0, 28, 0))
     # The runner takes the memory of CUDA graphs off the KV cache.
     v1_counts_graphs: bool = _since((0, 20, 0))
     v2_counts_graphs: bool = _since((0, 32, 0))
