@@ -131,7 +131,7 @@ class Engine:
 
     def _kv_cache_dtype(self) -> str:
         """What `auto` is: of 8 bits if the checkpoint says so."""
-        if self.shape is None or not self.release.rules.own_kv_cache:
+        if self.shape is None:
             return AUTO
         return self.shape.quantization.kv_cache or AUTO
 
@@ -152,15 +152,14 @@ class Engine:
 
     def kv_layout(self, settings: Settings = OWN) -> KvLayout | None:
         """How the layers share the KV cache; None without a model."""
-        shape = self._cached_shape()
-        if shape is None:
+        if self.shape is None:
             return None
         complete, rules = self.complete(settings), self.release.rules
         in_flight = 1
         if rules.async_scheduling and rules.keeps_window_of_running_step:
             in_flight = 2
         return kv_layout(
-            shape,
+            self.shape,
             complete.parallel.tensor,
             complete.kv_element_bytes,
             caches_states=complete.enable_prefix_caching is not False,
@@ -202,15 +201,6 @@ class Engine:
             if memory is not None and memory.kv_cache_tokens >= tokens:
                 return tensor
         return None
-
-    def _cached_shape(self) -> ModelShape | None:
-        """The model as its KV cache sees it: Llama 4 once kept all tokens."""
-        shape = self.shape
-        if shape is None or self.release.rules.chunks_are_windows:
-            return shape
-        if not shape.architecture.startswith("Llama4"):
-            return shape
-        return replace(shape, attention=replace(shape.attention, sliding_layers=0))
 
     def _demand(self, complete: Settings, longest: int | None) -> MemoryDemand | None:
         """What complete settings ask of a GPU's memory; None if a size is not known."""
@@ -349,8 +339,6 @@ class Engine:
             yield note("unmeasured_kv_cache", dtype=complete.kv_cache_dtype)
         if self.gpu is None:
             return
-        if self._cached_shape() != shape:
-            yield note("chunks_kept", layers=shape.attention.sliding_layers)
         if simulated and complete.enable_prefix_caching:
             yield from self._prefix_notes()
 

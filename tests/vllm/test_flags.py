@@ -122,12 +122,10 @@ SINCE = {
     "checks_threshold": ["0.27.0"],
     "hybrid_refuses_off": ["0.26.0"],
     "hybrid_caches_prefixes": ["0.26.0"],
-    "own_kv_cache": ["0.15.0"],
     "expert_tokens": ["0.14.0", "0.19.0"],
     "v2_runner": ["0.22.0", "0.28.0", "0.29.0"],
     "v1_counts_graphs": ["0.20.0"],
     "v2_counts_graphs": ["0.32.0"],
-    "chunks_are_windows": ["0.14.0"],
     "leaves_volta_out": ["0.20.0"],
     "large_graphs_on_blackwell": ["0.28.0"],
 }

@@ -338,10 +338,6 @@ def test_a_log_of_weeks_keeps_its_sums_in_few_windows() -> None:
     assert start.prompt_tokens == pytest.approx(count * 10, rel=0.01)
 
 
-
-
-
-
 # -- refused prompts -----------------------------------------------------------
 
 LIMIT = "This model's maximum context length is 2048 tokens"

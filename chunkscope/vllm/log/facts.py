@@ -74,9 +74,7 @@ MESSAGES = {
     ),
     BANNER: r"█  version (?P<version>\d\S+)",
     "█  model   ": r"█  model   (?P<model>\S.*)",
-    "Auto-fit max_model_len: reduced": (
-        r"to (?P<max_model_len>[\d,]+) to fit"
-    ),
+    "Auto-fit max_model_len: reduced": (r"to (?P<max_model_len>[\d,]+) to fit"),
     "Model loading took ": rf"took (?P<weights_gib>{_NUMBER}) GiB",
     "Directly load ": r"load (?P<found_compiled>AOT|the compiled graph)",
     "Available KV cache memory: ": rf"memory: (?P<kv_cache_gib>{_NUMBER}) GiB",
