@@ -2,6 +2,7 @@
 what `recommend` predicts, `verify` measured and `doctor` found."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from chunkscope.artefacts.figures import BY_KEY, BY_PROMISE
 from chunkscope.artefacts.note import Note, note
@@ -68,12 +69,20 @@ def check_outputs(table: OutputsTable, evidence: Evidence) -> Iterator[Check]:
 def check_doctor(table: DoctorTable, evidence: Evidence) -> Iterator[Check]:
     """What an engine's log says of its run."""
     diagnosis = evidence.need_diagnosis()
-    findings = len(diagnosis.symptoms)
-    yield from TableValues(
+    rules = dict.fromkeys(symptom.rule for symptom in diagnosis.symptoms)
+    values = TableValues(
         table="doctor",
-        values={"findings": findings, "refused_prompts": diagnosis.refused_prompts},
+        values={
+            "findings": len(diagnosis.symptoms),
+            "refused_prompts": diagnosis.refused_prompts,
+        },
         subject="the log",
-    ).checks(table)
+    )
+    for check in values.checks(table):
+        if check.name == "doctor.findings" and rules:
+            yield replace(check, reason=note("gate_rules", rules=", ".join(rules)))
+        else:
+            yield check
 
 
 # -- values ----------------------------------------------------------------------------

@@ -71,6 +71,7 @@ SENTENCES: dict[str, Template] = {
     "gate_not_simulated": "nothing was simulated: `chunkscope recommend --model --gpu`",
     "gate_random_weights": "random weights: verify a model with its own weights",
     "gate_outputs_not_compared": "not compared: `chunkscope verify --check-outputs`",
+    "gate_rules": "{rules}",
     "gate_cannot_look": "{why}",
     "gate_no_file": "no file to look at (stdin or a hub dataset): name it in `not_checked`",
     "gate_not_led_to": "{path} is no longer in the analyzed data: analyze again",
