@@ -299,12 +299,15 @@ def show(
         console.emit(dumped(artefact.to_json(), PRETTY))
     elif form == "md":
         from chunkscope.report.markdown import markdown
+        from chunkscope.report.show import blocks
 
-        console.emit(markdown(artefact).encode())
+        console.emit(markdown(blocks(artefact)).encode())
     else:
         from chunkscope.report import terminal
+        from chunkscope.report.show import blocks
 
-        console.show(lambda out: terminal.show(artefact, out, details=details))
+        shown = blocks(artefact)
+        console.show(lambda out: terminal.show(shown, out, details=details))
 
 
 def check_format(form: str | None, *, json: bool) -> None:

@@ -101,6 +101,7 @@ def report(
     from chunkscope.findings import load_findings
     from chunkscope.report.folder import compare
     from chunkscope.report.markdown import markdown
+    from chunkscope.report.show import blocks
 
     opt.check_format(form, json=json)
     suffix = output.suffix.removeprefix(".").lower() if output else ""
@@ -118,7 +119,9 @@ def report(
     if kind == "text":
         return opt.show(shown, details=details)
     data = (
-        dumped(shown.to_json(), PRETTY) if kind == "json" else markdown(shown).encode()
+        dumped(shown.to_json(), PRETTY)
+        if kind == "json"
+        else markdown(blocks(shown)).encode()
     )
     if output is None:
         return console.emit(data)
@@ -259,10 +262,10 @@ def _list(
 
         return console.emit(dumped({what: rows}, PRETTY))
     from chunkscope.report import terminal
-    from chunkscope.report.section import Section, table_of
+    from chunkscope.report.blocks import table
 
-    table = table_of(tuple(headings), cells, words=tuple(headings)[:2])
-    return console.show(lambda out: terminal.draw([Section(table=table)], out))
+    listed = table(headings, cells, words=headings[:2])
+    return console.show(lambda out: terminal.draw([listed], out))
 
 
 def show_help(
