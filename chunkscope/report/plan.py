@@ -4,9 +4,9 @@ from chunkscope.artefacts.note import Label, Note
 from chunkscope.artefacts.numbers import as_written, seconds, share
 from chunkscope.hardware.memory import Memory
 from chunkscope.planning.plan import Plan
-from chunkscope.report.runs import runs_table
 from chunkscope.report.adapter import blocks_of
 from chunkscope.report.blocks import Block
+from chunkscope.report.runs import runs_table
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import plan as words
 from chunkscope.report.words import sentence
