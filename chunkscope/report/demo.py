@@ -7,10 +7,11 @@ from chunkscope.artefacts.numbers import seconds
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.blocks import Block, Details, Heading, Headline, Text
 from chunkscope.report.phrases import listed
-from chunkscope.report.simulation import steps_table, timeline_chart
+from chunkscope.report.pictures import timeline
+from chunkscope.report.simulation import steps_table
 from chunkscope.report.verification import (
     figures_table,
-    measured_charts,
+    measured_pictures,
     run_name,
     runs_table,
     settings_table,
@@ -41,7 +42,10 @@ def demo_blocks(demo: Demonstration) -> list[Block]:
     ]
     for name, steps in timelines:
         blocks += [Heading(f"First steps {name}"), steps_table(steps)]
-    blocks += [timeline_chart(timelines), *measured_charts(runs)]
+    steps = timeline(timelines)
+    if steps is not None:
+        blocks.append(steps)
+    blocks += measured_pictures(runs)
     long_over = demo.measured.workload.long_over
     blocks.append(Details("Every figure", (figures_table(runs, long_over),)))
     blocks.append(Details("Settings", (settings_table(runs),)))
@@ -71,8 +75,8 @@ def setup(demo: Demonstration) -> str:
     size = f"{(measured.model.parameters or 0) / 1e6:,.1f} M parameters"
     return (
         f"Model: {where_measured(measured)} ({size}). {early} short requests are being "
-        f"answered when {len(long)} prompts of {long[0]:,} tokens arrive, with {behind} "
-        "short ones behind them."
+        f"answered when {len(long)} prompts of {long[0]:,} tokens arrive, with "
+        f"{behind} short ones behind them."
     )
 
 

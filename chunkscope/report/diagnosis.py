@@ -6,9 +6,9 @@ from dataclasses import asdict
 from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import gib, number, share
 from chunkscope.diagnosis.diagnosis import Diagnosis
-from chunkscope.report.runs import ACTIVATIONS
 from chunkscope.report.adapter import blocks_of
 from chunkscope.report.blocks import Block
+from chunkscope.report.runs import ACTIVATIONS
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import doctor, sentence
 from chunkscope.vllm.log.start import Bound, EngineStart

@@ -11,9 +11,9 @@ from chunkscope.gating.budget import DriftTable
 from chunkscope.gating.check import Check
 from chunkscope.gating.lengths import MOVING, drift
 from chunkscope.planning.plan import Plan
-from chunkscope.report.runs import runs_table
 from chunkscope.report.adapter import blocks_of
 from chunkscope.report.blocks import Block
+from chunkscope.report.runs import runs_table
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.section import sections as sections_of
 from chunkscope.report.words import folder as words

@@ -1,19 +1,16 @@
 """A model's memory as blocks: where every GiB goes, and how many requests fit."""
 
-from collections.abc import Sequence
-
 from chunkscope.artefacts.note import Label, Note
-from chunkscope.artefacts.numbers import SIZE, plural
+from chunkscope.artefacts.numbers import plural
 from chunkscope.hardware.memory import Memory
 from chunkscope.report.blocks import Block, Headline, Notes, Table, Text, Written, table
-from chunkscope.report.charts import Bar, Part, StackedBars
+from chunkscope.report.charts import StackedBars
 from chunkscope.report.notes import sentence
 from chunkscope.report.phrases import NEWEST_ASSUMED, machine_text, version_text
+from chunkscope.report.pictures import memory_bars, predicted_memory_bar
 from chunkscope.vllm.footprint import Footprint
 
 LEAST_SHOWN_GIB = 0.005  # which is written as 0.01
-# As vLLM profiles them at its start: its own figure is one for all of these.
-ACTIVATIONS = ("activation", "experts", "sampler", "compiling")
 
 
 def footprint_blocks(footprint: Footprint) -> list[Block]:
@@ -26,7 +23,7 @@ def footprint_blocks(footprint: Footprint) -> list[Block]:
         Text(settings_sentence(footprint)),
         memory_table(footprint.memory),
         requests_table(footprint.requests),
-        memory_chart([("predicted", footprint.memory)]),
+        predicted_memory(footprint.memory),
         Notes(tuple(notes)),
     ]
 
@@ -101,39 +98,7 @@ def memory_row(name: str, gib: float, label: Label, note: Note) -> tuple[str, ..
     return name.replace("cuda_", "CUDA "), f"{gib:.2f}", label, sentence(note)
 
 
-# -- as a picture -----------------------------------------------------------------------
-
-
-def memory_parts(memory: Memory) -> tuple[Part, ...]:
-    """Weights, activations, KV cache and the rest, in GiB."""
-    weights_gib = memory.line("weights").gib
-    activations_gib = 0.0
-    for line in memory.lines:
-        if line.name in ACTIVATIONS:
-            activations_gib += line.gib
-    kv_cache_gib = max(0.0, memory.kv_cache_gib)
-    rest_gib = memory.requested_gib - weights_gib - activations_gib - kv_cache_gib
-    return (
-        Part(name="weights", value=weights_gib),
-        Part(name="activations", value=activations_gib),
-        Part(name="KV cache", value=kv_cache_gib),
-        Part(name="rest", value=max(0.0, rest_gib)),
-    )
-
-
-def memory_chart(named: Sequence[tuple[str, Memory]]) -> StackedBars:
-    """A bar for each bill, on one scale up to what the GPU has."""
-    bars = [Bar(name=name, parts=memory_parts(memory)) for name, memory in named]
-    return memory_bars(bars, limit=named[0][1].total_gib)
-
-
-def memory_bars(bars: Sequence[Bar], limit: float | None) -> StackedBars:
-    return StackedBars(
-        title="Memory of one GPU",
-        alternative="How much of one GPU's memory weights, activations, the KV cache "
-        "and the rest take. The table of the memory has the numbers.",
-        unit=SIZE,
-        bars=tuple(bars),
-        limit=limit,
-        limit_name="what the GPU has",
-    )
+def predicted_memory(memory: Memory) -> StackedBars:
+    """The same as a picture."""
+    bar = predicted_memory_bar("predicted", memory)
+    return memory_bars([bar], memory.total_gib)

@@ -1,8 +1,7 @@
 """Sentences for the notes of plans, models, GPUs and vLLM's settings.
 
-A note is a code and values. Its text is a template of `str.format`, or a function of the
-values. Notes are whole sentences; reasons and lines of a memory bill stand in a table's
-cell, and refusals after a colon, so those are clauses.
+Notes are whole sentences. Reasons and lines of a memory bill stand in the cell of a
+table, and refusals after a colon, so those are clauses.
 """
 
 import shlex
@@ -338,18 +337,18 @@ def emit_fill_in(*, names: Sequence[str]) -> str:
 
 def emit_in_flight(*, requests: int) -> str:
     return (
-        f"Send {plural(requests, 'request')} at once: fewer leave the server idle, more "
-        "only wait."
+        f"Send {plural(requests, 'request')} at once: fewer leave the server idle, "
+        "more only wait."
     )
 
 
 NOTES: dict[str, NoteText] = {
     # What vLLM and the GPU are assumed to be.
     "vllm_not_installed": "vLLM {version}, the newest known version, is assumed.",
-    "vllm_newer": "vLLM {version} is newer than {newest}, the newest known version, and "
-    "is assumed to behave like it.",
-    "vllm_development": "vLLM {version} is a development build and is assumed to behave "
-    "like {newest}.",
+    "vllm_newer": "vLLM {version} is newer than {newest}, the newest known version, "
+    "and is assumed to behave like it.",
+    "vllm_development": "vLLM {version} is a development build and is assumed to "
+    "behave like {newest}.",
     "gpu_unchecked": "The {figure} of {gpu} is taken from its data sheet: no run has "
     "confirmed it.",
     "volta": "vLLM {version} is built for CUDA 13, which does not support the V100.",
@@ -367,13 +366,15 @@ NOTES: dict[str, NoteText] = {
     "{longest:g}x the prediction.",
     "unmeasured_kv_cache": "No KV cache of {dtype} was ever measured: costs are scaled "
     "by its bytes.",
-    "second_start": "The first start compiles and refuses this context: then start vLLM "
-    "again.",
+    "second_start": "The first start compiles and refuses this context: then start "
+    "vLLM again.",
     "unstretched": "vLLM's default context is {tokens:,} tokens; --max-model-len takes "
     "up to {limit:,}.",
     "measured_in_log": "Memory figures of {log} replace the predicted ones.",
-    "replicas_wait": "Replicas are simulated one by one, without waiting for each other.",
-    "window_hits": "Prefix hits are those of full-attention layers: vLLM may find fewer.",
+    "replicas_wait": "Replicas are simulated one by one, without waiting for each "
+    "other.",
+    "window_hits": "Prefix hits are those of full-attention layers: vLLM may find "
+    "fewer.",
     "no_window_hits": "No prefix hits are counted, as no layer keeps all tokens.",
     "states_not_aligned": "vLLM ends chunks at block borders to keep states, which is "
     "not simulated.",
@@ -427,9 +428,10 @@ NOTES: dict[str, NoteText] = {
     "({max_num_seqs:,})",
     "refused_active_over_seqs": "max_num_active_seqs is over max_num_seqs "
     "({max_num_seqs:,})",
-    "refused_threshold": "long_prefill_token_threshold is negative or over max_model_len",
-    "refused_context_over_limit": "max_model_len ({max_model_len:,}) is over the model's "
-    "{limit:,}",
+    "refused_threshold": "long_prefill_token_threshold is negative or over "
+    "max_model_len",
+    "refused_context_over_limit": "max_model_len ({max_model_len:,}) is over the "
+    "model's {limit:,}",
     "refused_utilization": "gpu_memory_utilization must be over 0 and leave the driver "
     "some memory",
     "refused_below_one": "a size or a number of GPUs is below 1",
@@ -468,7 +470,7 @@ NOTES: dict[str, NoteText] = {
     "memory_compiling": "a first start only: the compiler copies the embedding",
     "memory_overhead": memory_overhead,
     "memory_cuda_graphs": memory_cuda_graphs,
-    "memory_logprobs": "prompt_logprobs: {tokens:,} tokens x {vocab:,} entries, outside "
-    "vLLM's budget",
+    "memory_logprobs": "prompt_logprobs: {tokens:,} tokens x {vocab:,} entries, "
+    "outside vLLM's budget",
     "memory_correction": "{log} shows a KV cache of {tokens:,} tokens",
 }

@@ -1,4 +1,4 @@
-"""Sentences for the notes of measured runs. Failures follow a colon, so they are clauses."""
+"""Sentences for the notes of measured runs; failures follow a colon, as clauses."""
 
 from chunkscope.artefacts.numbers import plural
 from chunkscope.report.notes import NoteText
@@ -36,8 +36,8 @@ NOTES: dict[str, NoteText] = {
     "too many for a hybrid model.",
     "answers_not_counted": "{answers:,} answers lack a token count: each piece of a "
     "stream counts as one token.",
-    "answers_ended_early": "{answers:,} of {of:,} answers ended before the length asked "
-    "for.",
+    "answers_ended_early": "{answers:,} of {of:,} answers ended before the length "
+    "asked for.",
     "texts_sent_again": "Every repeat sends the same texts, which a prefix cache may "
     "have.",
     "server_is_shared": "Others use the server, so its preemptions and cache hits are "

@@ -61,8 +61,10 @@ def machine_text(model: str, gpu: str | None, gpus: int = 1) -> str:
     """
     >>> machine_text("Qwen/Qwen3-8B", "NVIDIA H100 80GB HBM3")
     'Qwen3-8B on one H100 80GB'
-    >>> machine_text("qwen3-8b", "NVIDIA A100", 2), machine_text("m", "a GPU with 24 GiB")
-    ('Qwen3-8B on 2 x A100', 'm on a GPU with 24 GiB')
+    >>> machine_text("qwen3-8b", "NVIDIA A100", 2)
+    'Qwen3-8B on 2 x A100'
+    >>> machine_text("qwen3-8b", "a GPU with 24 GiB")
+    'Qwen3-8B on a GPU with 24 GiB'
     """
     if model in MODELS:
         model = MODELS[model].hub_ids[0]

@@ -1,10 +1,8 @@
-"""A plan as blocks: what to set, what that brings, how long it takes, what was tried."""
+"""A plan as blocks: what to set, what it brings, how long it takes, what was tried."""
 
 import shlex
-from collections.abc import Sequence
 
 from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95
-from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import (
     about,
     as_written,
@@ -29,7 +27,7 @@ from chunkscope.report.blocks import (
     Text,
     table,
 )
-from chunkscope.report.footprint import memory_chart, memory_table
+from chunkscope.report.footprint import memory_table, predicted_memory
 from chunkscope.report.notes import sentence
 from chunkscope.report.notes_plan import VARIATIONS
 from chunkscope.report.phrases import (
@@ -47,11 +45,12 @@ from chunkscope.report.phrases import (
     validated_text,
     version_text,
 )
+from chunkscope.report.pictures import trade_off
 from chunkscope.report.simulation import (
+    drawn_setting,
     is_open,
     runs_table,
     throughput,
-    tradeoff_chart,
 )
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import OutputOrigin
@@ -100,8 +99,16 @@ def tried_blocks(plan: Plan) -> list[Block]:
         if run is plan.run and not is_broken(plan):
             strong.append(place)
     blocks: list[Block] = [runs_table(named, strong)]
-    if len(named) > 1 and not is_open(named[0][1]):
-        blocks.append(tradeoff_chart(named, strong))
+    if plan.default_run is None:
+        return blocks
+    settings = []
+    for name, run in named:
+        is_plan = run is plan.run
+        point = drawn_setting(name, run, plan.default_run, strong=is_plan)
+        settings.append(point)
+    picture = trade_off(settings, is_open=is_open(plan.default_run))
+    if picture is not None:
+        blocks.append(picture)
     return blocks
 
 
@@ -124,7 +131,7 @@ def details(plan: Plan) -> list[Block]:
     if not is_broken(plan):
         blocks.append(Details("Why", (reasons_table(plan),)))
     if plan.memory is not None:
-        chart = memory_chart([("predicted", plan.memory)])
+        chart = predicted_memory(plan.memory)
         blocks.append(Details("Memory", (memory_table(plan.memory), chart)))
     return blocks
 
@@ -597,8 +604,3 @@ def reason_text(plan: Plan, reason: Reason) -> str:
     if reason.code == "why_length_rule" and plan.request.mode is not None:
         return f"as --mode {plan.request.mode} asks"
     return sentence(reason)
-
-
-def note_texts(notes: Sequence[Note]) -> tuple[str, ...]:
-    """Notes beside an emitted form, which has no line about the setup."""
-    return tuple(sentence(note) for note in notes)

@@ -11,9 +11,9 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Saving
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
-from chunkscope.report.profile import shortened
 from chunkscope.report.adapter import blocks_of
 from chunkscope.report.blocks import Block
+from chunkscope.report.profile import shortened
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import data, named, plan
 

@@ -1,5 +1,6 @@
 """A simulation as blocks: what a setting takes, beside others, step by step."""
 
+import shlex
 from collections.abc import Sequence
 
 from chunkscope.artefacts.figures import (
@@ -11,7 +12,6 @@ from chunkscope.artefacts.figures import (
     Figure,
 )
 from chunkscope.artefacts.numbers import (
-    SECONDS,
     about,
     exceeds,
     per_second,
@@ -32,15 +32,6 @@ from chunkscope.report.blocks import (
     Written,
     table,
 )
-from chunkscope.report.charts import (
-    Axis,
-    Lane,
-    Point,
-    Scatter,
-    Step,
-    StepPart,
-    Timeline,
-)
 from chunkscope.report.notes import capital, sentence
 from chunkscope.report.phrases import (
     DEFAULT_NAME,
@@ -52,8 +43,8 @@ from chunkscope.report.phrases import (
     settings_text,
     validated_text,
 )
+from chunkscope.report.pictures import Setting, split_prompts, timeline, trade_off
 from chunkscope.simulation.result import (
-    PromptChunk,
     SimulatedRun,
     Simulation,
     TimelineStep,
@@ -95,12 +86,32 @@ def simulation_blocks(simulation: Simulation) -> list[Block]:
     for observation in observations(simulation):
         blocks.append(Text(observation))
     blocks.append(Notes(cautions(simulation)))
-    if any(run.timeline for run in simulation.runs):
-        blocks.append(timeline_chart([(name, run.timeline) for name, run in named]))
-    if not is_open(simulation.runs[0]) and len(named) > 1:
-        blocks.append(tradeoff_chart(named))
+    blocks += pictures(simulation)
     blocks.append(Details("Every figure", every_figure(simulation, named)))
     return blocks
+
+
+def pictures(simulation: Simulation) -> list[Block]:
+    """Steps one above the other, and each setting by time and longest gap."""
+    runs = simulation.runs
+    steps = timeline([(run_name(run), run.timeline) for run in runs])
+    default = default_of(runs) or runs[0]
+    settings = [drawn_setting(run_name(run), run, default) for run in runs]
+    trade = trade_off(settings, is_open=is_open(runs[0]))
+    return [chart for chart in (steps, trade) if chart is not None]
+
+
+def drawn_setting(
+    name: str, run: SimulatedRun, default: SimulatedRun, *, strong: bool = False
+) -> Setting:
+    """A point of the picture, with the flags that lead to it."""
+    changed = run.settings.changed_from(default.settings)
+    return Setting(
+        name=name,
+        flags=shlex.join(command_line(changed.given())),
+        figures=run.figures,
+        strong=strong,
+    )
 
 
 def cautions(simulation: Simulation) -> tuple[str, ...]:
@@ -226,7 +237,7 @@ vLLM's default", "as fast as vLLM's default")
 
 
 def best_rate(runs: Sequence[SimulatedRun]) -> str:
-    """The setting with the highest rate; vLLM's default if no other is clearly better."""
+    """The setting with the highest rate; vLLM's default if no other is better."""
     served = [run for run in runs if rate_of(run) > 0]
     if not served:
         return no_rate(runs)
@@ -456,24 +467,9 @@ def figures_table(named: Sequence[tuple[str, SimulatedRun]]) -> Table:
 # -- steps -----------------------------------------------------------------------------
 
 
-def is_whole(chunk: PromptChunk) -> bool:
-    """Is the prompt read in one step?"""
-    return chunk.end - chunk.start >= chunk.prompt_tokens
-
-
-def letters_of(steps: Sequence[TimelineStep]) -> dict[int, str]:
-    """A letter for each prompt that takes several steps, from A to Z and again."""
-    letters: dict[int, str] = {}
-    for step in steps:
-        for chunk in step.chunks:
-            if not is_whole(chunk) and chunk.request not in letters:
-                letters[chunk.request] = chr(ord("A") + len(letters) % 26)
-    return letters
-
-
 def steps_table(steps: Sequence[TimelineStep]) -> Table:
     """The first steps of a run."""
-    letters = letters_of(steps)
+    letters = split_prompts(steps)
     rows = []
     for step in steps:
         rows.append(
@@ -513,79 +509,3 @@ def prompts_text(step: TimelineStep, letters: dict[int, str]) -> str:
     if step.preempted:
         parts.append(f"{len(step.preempted):,} preempted")
     return "  ".join(parts)
-
-
-def timeline_chart(
-    named: Sequence[tuple[str, Sequence[TimelineStep]]],
-) -> Timeline:
-    """The steps of each run, one above the other on one scale of time."""
-    lanes = []
-    for name, steps in named:
-        if steps:
-            lanes.append(Lane(name=name, steps=timeline_steps(steps)))
-    return Timeline(
-        title="What each step computes",
-        alternative="The first steps of each run: how long each took, how many answers "
-        "got a token, and which prompts were read. The tables above have the numbers.",
-        lanes=tuple(lanes),
-    )
-
-
-def timeline_steps(steps: Sequence[TimelineStep]) -> tuple[Step, ...]:
-    letters = letters_of(steps)
-    drawn = []
-    for step in steps:
-        parts = []
-        for chunk in step.chunks:
-            letter = letters.get(chunk.request, "")
-            parts.append(StepPart(prompt=letter, tokens=chunk.end - chunk.start))
-        detail = (
-            f"Step {step.number:,}: {seconds(step.duration_s)}, "
-            f"{plural(step.decode_requests, 'answer')} get a token, "
-            f"{plural(prompt_tokens(step), 'prompt token')}"
-        )
-        drawn.append(
-            Step(
-                start_s=step.start_s,
-                seconds=step.duration_s,
-                decodes=step.decode_requests,
-                parts=tuple(parts),
-                detail=detail,
-            )
-        )
-    return tuple(drawn)
-
-
-# -- time against the longest gap ------------------------------------------------------
-
-
-def tradeoff_chart(
-    named: Sequence[tuple[str, SimulatedRun]], strong: Sequence[int] = ()
-) -> Scatter:
-    """How long the run takes against its longest gap; a point's detail has its flags."""
-    default = default_of([run for _, run in named]) or named[0][1]
-    points = []
-    for place, (name, run) in enumerate(named):
-        took, gap = speed_order(run)
-        point = Point(
-            x=took,
-            y=gap,
-            name=name,
-            detail=flags_of(run, default),
-            strong=place in strong,
-        )
-        points.append(point)
-    return Scatter(
-        title="Time against the longest gap",
-        alternative="For each setting, how long all requests take and the longest gap "
-        "between two tokens of an answer (simulated). The table above has the numbers.",
-        x=Axis(label="time for all requests", unit=SECONDS),
-        y=Axis(label="longest gap between tokens", unit=SECONDS, logarithmic=True),
-        points=tuple(points),
-    )
-
-
-def flags_of(run: SimulatedRun, default: SimulatedRun) -> str:
-    """What is typed to get this setting."""
-    flags = command_line(run.settings.changed_from(default.settings).given())
-    return " ".join(flags) or DEFAULT_NAME

@@ -1,5 +1,6 @@
 """A verification as blocks: the verdict, what was measured, what had been predicted."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -36,17 +37,7 @@ from chunkscope.report.blocks import (
     Written,
     table,
 )
-from chunkscope.report.charts import (
-    Axis,
-    Bar,
-    Line,
-    Lines,
-    Part,
-    Point,
-    Scatter,
-    StackedBars,
-)
-from chunkscope.report.footprint import ACTIVATIONS, memory_bars, memory_parts
+from chunkscope.report.charts import StackedBars
 from chunkscope.report.notes import capital, sentence
 from chunkscope.report.phrases import (
     DEFAULT_NAME,
@@ -55,6 +46,16 @@ from chunkscope.report.phrases import (
     listed,
     machine_text,
     settings_text,
+)
+from chunkscope.report.pictures import (
+    ACTIVATIONS,
+    Setting,
+    measured_memory_bar,
+    memory_bars,
+    predicted_against_measured,
+    predicted_memory_bar,
+    spreads,
+    trade_off,
 )
 from chunkscope.report.simulation import HEADINGS, sent_when
 from chunkscope.verification.result import (
@@ -78,6 +79,7 @@ from chunkscope.verification.verdict import (
     value,
     worse_figures,
 )
+from chunkscope.vllm.flags import command_line
 from chunkscope.vllm.settings import Settings
 
 MOST_WORSE = 3  # figures that got worse, in a sentence
@@ -98,7 +100,7 @@ def verification_blocks(verification: Verification) -> list[Block]:
     for text in outputs_sentences(verification):
         blocks.append(Text(text))
     blocks.append(Notes(run_notes(verification)))
-    blocks += [predicted_table(ran), *measured_charts(ran)]
+    blocks += [predicted_table(ran), *measured_pictures(ran)]
     blocks += details(verification, ran)
     return blocks
 
@@ -106,8 +108,9 @@ def verification_blocks(verification: Verification) -> list[Block]:
 def details(verification: Verification, ran: Sequence[Run]) -> list[Block]:
     long_over = verification.workload.long_over
     memory: list[Block] = [memory_table(ran)]
-    if any(run.workers for run in ran):
-        memory.append(memory_chart(ran))
+    picture = memory_picture(ran)
+    if picture.bars:
+        memory.append(picture)
     settings = (Text(method(verification)), settings_table(verification.runs))
     return [
         Details("Every figure", (figures_table(ran, long_over),)),
@@ -191,7 +194,8 @@ def server_sentence(verification: Verification) -> str:
     run = verification.runs[0]
     if not run.ok:
         return f"{capital(failure(run))}."
-    return f"{capital(run_name(run))}: {figure_text(goal_of(verification), run)} (measured)."
+    measured = figure_text(goal_of(verification), run)
+    return f"{capital(run_name(run))}: {measured} (measured)."
 
 
 def plan_failed(verification: Verification, plan: Run, verdict: MeasuredVerdict) -> str:
@@ -247,7 +251,7 @@ def keep_plan(verification: Verification, plan: Run, verdict: MeasuredVerdict) -
 
 
 def compared_text(goal: Figure, run: Run, other: Run) -> str:
-    """`makespan 10.0 s instead of 12.0 s with the plan (-17 %, measured)`, as a clause."""
+    """`time 10.0 s instead of 12.0 s with the plan (-17 %, measured)`, as a clause."""
     basis = "measured"
     difference = change(value(other, goal), value(run, goal))
     if difference:
@@ -539,82 +543,26 @@ def off_text(compared: Compared) -> str:
 # -- pictures --------------------------------------------------------------------------
 
 
-def measured_charts(runs: Sequence[Run]) -> list[Block]:
-    charts: list[Block] = []
-    if any(run.distribution for run in runs):
-        charts.append(waits_chart(runs))
-    if any(run.distribution and run.distribution.itl_s for run in runs):
-        charts.append(gaps_chart(runs))
-    points = predicted_points(runs)
-    if points:
-        charts.append(predicted_chart(points))
-    return charts
-
-
-def waits_chart(runs: Sequence[Run]) -> Lines:
-    lines = []
-    for run in runs:
+def measured_pictures(runs: Sequence[Run]) -> list[Block]:
+    """Each setting by time and longest gap, its waits and gaps, and the predictions."""
+    named = [(run_name(run), run) for run in runs]
+    settings = []
+    distributions = []
+    for name, run in named:
+        if run.figures is not None:
+            flags = shlex.join(command_line(arguments(run)))
+            settings.append(Setting(name=name, flags=flags, figures=run.figures))
         if run.distribution is not None:
-            lines.append(percentile_line(run, run.distribution.ttft_s))
-    return percentiles_chart("How long the first token takes", "time", lines)
-
-
-def gaps_chart(runs: Sequence[Run]) -> Lines:
-    lines = []
-    for run in runs:
-        if run.distribution is not None and run.distribution.itl_s is not None:
-            lines.append(percentile_line(run, run.distribution.itl_s))
-    return percentiles_chart("How long a gap between two tokens is", "gap", lines)
-
-
-def percentile_line(run: Run, times_s: Sequence[float]) -> Line:
-    points = []
-    for percent, time_s in enumerate(times_s):
-        points.append((percent / 100, float(f"{time_s:.4g}")))
-    return Line(name=run_name(run), points=tuple(points))
-
-
-def percentiles_chart(title: str, label: str, lines: Sequence[Line]) -> Lines:
-    return Lines(
-        title=title,
-        alternative=f"{title}: percentiles of each setting that was measured. "
-        "The table of every figure has the numbers.",
-        x=Axis(
-            label="share of all that take at most so long", unit=SHARE, stretched=True
-        ),
-        y=Axis(label=label, unit=SECONDS, logarithmic=True),
-        lines=tuple(lines),
-    )
-
-
-def predicted_points(runs: Sequence[Run]) -> list[Point]:
-    points = []
-    for compared in compared_figures(runs):
-        if compared.figure.unit is not SECONDS:
-            continue
-        name = PREDICTED[compared.figure.key]
-        point = Point(
-            x=compared.predicted,
-            y=compared.measured,
-            name=f"{run_name(compared.run)}: {name}",
-            detail=f"predicted {seconds(compared.predicted)}, measured "
-            f"{seconds(compared.measured)}",
-            group=name,
-        )
-        points.append(point)
-    return points
-
-
-def predicted_chart(points: Sequence[Point]) -> Scatter:
-    return Scatter(
-        title="Predicted against measured",
-        alternative="Each time that was predicted against the one that was measured. "
-        "Points on the diagonal were predicted exactly; the table has the numbers.",
-        x=Axis(label="predicted", unit=SECONDS, logarithmic=True),
-        y=Axis(label="measured", unit=SECONDS, logarithmic=True),
-        points=tuple(points),
-        diagonal=True,
-    )
+            distributions.append((name, run.distribution))
+    pictures: list[Block] = []
+    trade = trade_off(settings)
+    if trade is not None:
+        pictures.append(trade)
+    pictures += spreads(distributions)
+    predicted = predicted_against_measured(named)
+    if predicted is not None:
+        pictures.append(predicted)
+    return pictures
 
 
 # -- memory ----------------------------------------------------------------------------
@@ -667,31 +615,16 @@ def memory_cell(part: LoggedPart, run: Run) -> str:
     return f"{measured} ({gib(predicted)})"
 
 
-def memory_chart(runs: Sequence[Run]) -> StackedBars:
+def memory_picture(runs: Sequence[Run]) -> StackedBars:
     """A bar for what each run took, under the one that was predicted for it."""
     bars = []
-    limit = None
+    total_gib = None
     for run in runs:
         if run.predicted is not None:
-            bars.append(
-                Bar(
-                    name=f"{run_name(run)}, predicted",
-                    parts=memory_parts(run.predicted),
-                )
-            )
-            limit = run.predicted.total_gib
-        if any(part.measured(run) for part in LOGGED_PARTS):
-            bars.append(Bar(name=f"{run_name(run)}, measured", parts=logged_bar(run)))
-    return memory_bars(bars, limit)
-
-
-def logged_bar(run: Run) -> tuple[Part, ...]:
-    """The parts of `memory_parts`, as vLLM logged them."""
-    sizes = {part.title: part.measured(run) for part in LOGGED_PARTS}
-    rest_gib = sizes["CUDA graphs"] + sizes["outside torch"]
-    return (
-        Part(name="weights", value=sizes["weights"]),
-        Part(name="activations", value=sizes["activations"]),
-        Part(name="KV cache", value=sizes["KV cache"]),
-        Part(name="rest", value=rest_gib),
-    )
+            name = f"{run_name(run)}, predicted"
+            bars.append(predicted_memory_bar(name, run.predicted))
+            total_gib = run.predicted.total_gib
+        measured = measured_memory_bar(f"{run_name(run)}, measured", run.workers)
+        if measured is not None:
+            bars.append(measured)
+    return memory_bars(bars, total_gib)
