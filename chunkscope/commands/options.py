@@ -274,7 +274,10 @@ def finish(artefact: Any, output: Path, *, after: str, **how: Any) -> None:
     """Write an artefact, print it, and tell its path and the next command."""
     artefact.save(output)
     show(artefact, **how)
-    tell("wrote_next", file=output, after=after)
+    if after:
+        tell("wrote_next", file=output, after=after)
+    else:
+        tell("wrote", file=output)
 
 
 def tell(code: str, **values: Any) -> None:

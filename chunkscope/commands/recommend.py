@@ -65,8 +65,8 @@ def recommend(
     from chunkscope.planning.emit import emit as emitted
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.request import PlanRequest
-    from chunkscope.report.words import sentence
-    from chunkscope.report.words.plan import after_plan, answer, phrases
+    from chunkscope.report.notes import sentence, sentences
+    from chunkscope.report.plan import headline, next_command
     from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
@@ -92,7 +92,7 @@ def recommend(
         version = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
         opt.tell("vllm_accepts", version=version)
     if emit is None:
-        after = after_plan(plan, opt.quoted(output, usual=PLAN))
+        after = next_command(plan, opt.quoted(output, usual=PLAN))
         return opt.finish(plan, output, details=details, json=json, after=after)
     emission = emitted(
         plan, emit, anyway=anyway
@@ -102,7 +102,7 @@ def recommend(
     console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())
     # Why no flag is printed, or that what is printed rests on lengths alone.
     explains = not plan.settings.given() or plan.advice.basis == "lengths"
-    nothing = [answer(plan)] if explains else []
-    for note in (*nothing, *phrases((*emission.notes, *plan.notes))):
+    nothing = [headline(plan)] if explains else []
+    for note in (*nothing, *sentences((*emission.notes, *plan.notes))):
         console.say(f"note: {note}")
     return opt.tell("wrote", file=output)

@@ -68,7 +68,7 @@ def verify(
     """
     given = locals()
     from chunkscope.planning.plan import Plan
-    from chunkscope.report.words.runs import failure, measured_elsewhere
+    from chunkscope.report.verification import failure, measured_elsewhere
     from chunkscope.verification.options import Report, VerifyOptions
 
     options = opt.settled(verify, given, VerifyOptions)
@@ -96,7 +96,7 @@ def verify(
 
 
 def _tell_failure(run: "Run", log: str) -> None:
-    from chunkscope.report.words.runs import failure
+    from chunkscope.report.verification import failure
 
     console.say(failure(run))
     for line in [line for line in log.splitlines() if line.strip()][-12:]:
