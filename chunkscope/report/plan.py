@@ -88,6 +88,9 @@ def plan_blocks(plan: Plan) -> list[Block]:
     blocks += [Text(setup_sentence(plan)), Facts(tuple(facts(plan)))]
     blocks += tried_blocks(plan)
     blocks += [Notes(cautions(plan)), Flags(flags(plan)), *details(plan)]
+    if plan.memory is not None:
+        picture = predicted_memory(plan.memory)
+        blocks.append(Details("Memory", (picture, memory_table(plan.memory))))
     return blocks
 
 
@@ -108,7 +111,7 @@ def tried_blocks(plan: Plan) -> list[Block]:
         settings.append(point)
     picture = trade_off(settings, is_open=is_open(plan.default_run))
     if picture is not None:
-        blocks.append(picture)
+        blocks.insert(0, picture)
     return blocks
 
 
@@ -130,9 +133,6 @@ def details(plan: Plan) -> list[Block]:
     blocks.append(Details("Each dataset alone", (datasets_table(plan),)))
     if not is_broken(plan):
         blocks.append(Details("Why", (reasons_table(plan),)))
-    if plan.memory is not None:
-        chart = predicted_memory(plan.memory)
-        blocks.append(Details("Memory", (memory_table(plan.memory), chart)))
     return blocks
 
 

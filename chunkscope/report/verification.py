@@ -90,31 +90,32 @@ LONG_S = 60  # times from here on are written in the unit of the first run's
 
 def verification_blocks(verification: Verification) -> list[Block]:
     ran = [run for run in verification.runs if run.ok]
-    blocks: list[Block] = [
+    memory = (memory_picture(ran), memory_table(ran))
+    return [
         Headline(headline(verification)),
         Text(measured_on(verification)),
+        *result_blocks(verification),
+        Details("Memory", memory),
     ]
+
+
+def result_blocks(verification: Verification) -> list[Block]:
+    """What came of each setting, without the answer and the memory."""
+    ran = [run for run in verification.runs if run.ok]
+    blocks: list[Block] = []
     for text in (*worse_sentences(verification), *failures(verification)):
         blocks.append(Text(text))
+    blocks += measured_pictures(ran)
     blocks.append(runs_table(ran, strong=used_rows(verification, ran)))
     for text in outputs_sentences(verification):
         blocks.append(Text(text))
     blocks.append(Notes(run_notes(verification)))
-    blocks += [predicted_table(ran), *measured_pictures(ran)]
-    blocks += details(verification, ran)
-    return blocks
-
-
-def details(verification: Verification, ran: Sequence[Run]) -> list[Block]:
     long_over = verification.workload.long_over
-    memory: list[Block] = [memory_table(ran)]
-    picture = memory_picture(ran)
-    if picture.bars:
-        memory.append(picture)
     settings = (Text(method(verification)), settings_table(verification.runs))
     return [
+        *blocks,
+        predicted_table(ran),
         Details("Every figure", (figures_table(ran, long_over),)),
-        Details("Memory", tuple(memory)),
         Details("Settings", settings),
     ]
 

@@ -29,14 +29,18 @@ def page_style() -> str:
     rules = []
     for name, (light, dark) in PALETTE.items():
         rules.append(_rule(name, f"light-dark({light}, {dark})"))
-    return "\n".join(rules)
+    return "\n".join([*rules, STROKES])
 
 
 def file_style() -> str:
     """The colours of a picture that stands alone, in the plainest CSS."""
     light = "\n".join(_rule(name, colours[0]) for name, colours in PALETTE.items())
     dark = "\n".join(_rule(name, colours[1]) for name, colours in PALETTE.items())
-    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
+    return f"{STROKES}\n{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
+
+
+STROKES = """svg path { stroke-width: 1 } svg .curve { stroke-width: 2 }
+svg .point circle { stroke-width: 1.5 }"""
 
 
 def _rule(name: str, colour: str) -> str:
