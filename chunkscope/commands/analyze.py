@@ -66,7 +66,7 @@ def analyze(
         "Count on a Ray cluster (RAY_ADDRESS, else local).", default=False
     ),
     details: bool = opt.DETAILS,
-    form: Literal["text", "md", "csv"] | None = OUTPUT(
+    form: Literal["text", "md"] | None = OUTPUT(
         "How the result is shown.", "--format"
     ),
     json: bool = opt.JSON,
@@ -85,8 +85,7 @@ def analyze(
     given = locals()
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.trace_export import TraceExport
-    from chunkscope.report.profile import as_csv
-    from chunkscope.report.words.data import bad_rows, cautions, corrected, uncounted
+    from chunkscope.report.profile import bad_rows, cautions, corrected, uncounted
     from chunkscope.sources.base import without_secrets
 
     opt.check_format(form, json=json)
@@ -117,8 +116,8 @@ def analyze(
         profile, command=tuple(words)
     )  # the result is the same with --ray
     written = profile.save(output)
-    if json or form == "csv":  # no sentences in data
-        console.emit(written if json else as_csv(profile).encode())
+    if json:  # no sentences in data
+        console.emit(written)
         for note in (*uncounted(profile, "left_out"), *cautions(profile)):
             console.say(f"note: {note}")
     else:

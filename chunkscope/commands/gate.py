@@ -35,8 +35,8 @@ def gate(
     Example: chunkscope gate --init && chunkscope gate
     """
     from chunkscope.gating.gate import gate as run
-    from chunkscope.report import gate as forms
-    from chunkscope.report.words import gate as words
+    from chunkscope.report import ci as forms
+    from chunkscope.report import gate as words
 
     opt.check_format(form, json=json)
     if force and not init:
@@ -66,7 +66,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     from chunkscope.artefacts.files import read_text, write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.gating.init import BASELINE, starting_budget, without_gate
-    from chunkscope.report.words.gate import COMMENTS
+    from chunkscope.report.gate import COMMENTS
 
     if path.name == "pyproject.toml":
         hint = (
