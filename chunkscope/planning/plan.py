@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
-from chunkscope.artefacts.note import Note, Values
+from chunkscope.artefacts.note import Fact, Note, Values  # noqa: F401  (msgspec)
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.models.shape import ModelShape

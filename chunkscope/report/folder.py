@@ -125,8 +125,9 @@ def opening(findings: Findings) -> list[Block]:
     match answer:
         case Verification():
             headline = verifications.headline(answer)
+            details = verifications.worse_sentences(answer)
         case Plan():
-            headline = plans.headline(answer)
+            headline, *details = plans.answer(answer)
         case Profile():
             return profiles.answer(answer)
         case Simulation():
@@ -140,6 +141,7 @@ def opening(findings: Findings) -> list[Block]:
             return [Headline("There are no results yet.")]
     return [
         Headline(headline),
+        Text(" ".join(details)),
         *machine_texts(findings.plan, measured),
         *saving_texts(findings.plan),
     ]
@@ -254,10 +256,7 @@ def chapters(findings: Findings) -> list[Chapter]:
         title = "What was measured for another plan"
         found.append(measured_chapter(findings.verification, title))
     if findings.simulation is not None and adds_to_plan(findings):
-        blocks = simulations.simulation_blocks(findings.simulation)
-        if answering(findings) is findings.simulation:
-            blocks = without_headline(blocks)
-        found.append(chapter("simulated", "Simulated settings", blocks))
+        found.append(simulation_chapter(findings, findings.simulation))
     if findings.diagnosis is not None:
         blocks = diagnoses.diagnosis_blocks(findings.diagnosis)
         if answering(findings) is findings.diagnosis:
@@ -346,6 +345,23 @@ def adds_to_plan(findings: Findings) -> bool:
     tried = [run.figures for run in findings.plan.tried] if findings.plan else []
     runs = findings.simulation.runs if findings.simulation else ()
     return any(run.timeline or run.figures not in tried for run in runs)
+
+
+def simulation_chapter(findings: Findings, simulation: Simulation) -> Chapter:
+    blocks: list[Block] = []
+    if answering(findings) is not simulation:
+        blocks.append(Text(simulations.headline(simulation)))
+        blocks.append(Text(simulations.setup(simulation)))
+    named = simulations.named_runs(simulation)
+    figures = tuple(simulations.every_figure(simulation, named))
+    blocks += [
+        *simulations.pictures(simulation),
+        simulations.runs_table(named),
+        *simulations.remarks(simulation),
+        Details("First steps", tuple(simulations.steps_blocks(simulation))),
+        Details("Every figure", figures),
+    ]
+    return chapter("simulated", "Simulated settings", blocks)
 
 
 def sources_table(findings: Findings) -> Table:

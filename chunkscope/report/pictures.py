@@ -43,6 +43,7 @@ from chunkscope.verification.result import Distribution, Run, WorkerMemory, larg
 WIDE_RANGE = 8.0
 # What vLLM profiles as activations, in the memory model's lines.
 ACTIVATIONS = ("activation", "experts", "sampler", "compiling")
+MOST_LANES = 3  # runs whose steps are drawn
 MOST_STEPS = 60  # of a run that are drawn: more of them would be hairlines
 
 
@@ -156,7 +157,7 @@ def memory_bars(bars: Sequence[Bar], total_gib: float | None = None) -> StackedB
         parts = ", ".join(f"{part.name} {SIZE.brief(part.value)}" for part in bar.parts)
         words.append(f"{bar.name}: {parts}.")
     return StackedBars(
-        title="Memory of a GPU",
+        title="Weights, activations and the KV cache",
         alternative=" ".join(words),
         unit=SIZE,
         bars=tuple(bars),
@@ -206,11 +207,14 @@ def timeline(runs: Sequence[tuple[str, Sequence[TimelineStep]]]) -> Timeline | N
     """The first steps of each run, one above the other; None without steps."""
     lanes = []
     words = []
-    for name, steps in runs:
+    for name, steps in runs[:MOST_LANES]:
         shown = steps[:MOST_STEPS]
         if not shown:
             continue
-        lanes.append(Lane(name=name, steps=tuple(_steps(shown))))
+        drawn = tuple(_steps(shown))
+        fullest = max(sum(part.tokens for part in step.parts) for step in drawn)
+        title = f"{name}: {len(drawn):,} steps of up to {fullest:,} prompt tokens"
+        lanes.append(Lane(name=title, steps=drawn))
         longest = max(step.duration_s for step in shown)
         words.append(
             f"{name}: {plural(len(shown), 'step')}, the longest of {seconds(longest)}."
@@ -263,8 +267,8 @@ def split_prompts(steps: Sequence[TimelineStep]) -> dict[int, str]:
     letters: dict[int, str] = {}
     for step in steps:
         for chunk in step.chunks:
-            is_part = chunk.end - chunk.start < chunk.prompt_tokens
-            if is_part and chunk.request not in letters:
+            goes_on = chunk.end < chunk.prompt_tokens
+            if goes_on and chunk.request not in letters:
                 letters[chunk.request] = ascii_uppercase[len(letters) % 26]
     return letters
 

@@ -53,7 +53,7 @@ from chunkscope.report.simulation import (
     throughput,
 )
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.workload import OutputOrigin
+from chunkscope.simulation.outputs import OutputOrigin
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.settings import Settings
 

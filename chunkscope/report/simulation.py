@@ -74,31 +74,45 @@ SENT = {
 
 
 def simulation_blocks(simulation: Simulation) -> list[Block]:
-    named = [(run_name(run), run) for run in simulation.runs]
-    blocks: list[Block] = [
+    return [
         Headline(headline(simulation)),
         Text(setup(simulation)),
-        runs_table(named),
+        *pictures(simulation),
+        runs_table(named_runs(simulation)),
+        *steps_blocks(simulation),
+        *remarks(simulation),
+        Details("Every figure", every_figure(simulation, named_runs(simulation))),
     ]
-    for name, run in named:
+
+
+def named_runs(simulation: Simulation) -> list[tuple[str, SimulatedRun]]:
+    return [(run_name(run), run) for run in simulation.runs]
+
+
+def steps_blocks(simulation: Simulation) -> list[Block]:
+    """The first steps of each run, where they were asked for."""
+    blocks: list[Block] = []
+    for name, run in named_runs(simulation):
         if run.timeline:
             blocks += [Heading(f"First steps: {name}"), steps_table(run.timeline)]
-    for observation in observations(simulation):
-        blocks.append(Text(observation))
+    return blocks
+
+
+def remarks(simulation: Simulation) -> list[Block]:
+    """What is odd about the runs, and what to be careful about."""
+    blocks: list[Block] = [Text(text) for text in observations(simulation)]
     blocks.append(Notes(cautions(simulation)))
-    blocks += pictures(simulation)
-    blocks.append(Details("Every figure", every_figure(simulation, named)))
     return blocks
 
 
 def pictures(simulation: Simulation) -> list[Block]:
-    """Steps one above the other, and each setting by time and longest gap."""
+    """Each setting by time and longest gap; the steps of runs that have a name."""
     runs = simulation.runs
-    steps = timeline([(run_name(run), run.timeline) for run in runs])
+    steps = timeline([(run_name(run), run.timeline) for run in runs if run.setting])
     default = default_of(runs) or runs[0]
     settings = [drawn_setting(run_name(run), run, default) for run in runs]
     trade = trade_off(settings, is_open=is_open(runs[0]))
-    return [chart for chart in (steps, trade) if chart is not None]
+    return [chart for chart in (trade, steps) if chart is not None]
 
 
 def drawn_setting(

@@ -8,13 +8,13 @@ LINE = 16.0  # px from one line of text to the next
 SERIES = 7  # colours
 # Colours on a light and on a dark ground. Text needs more contrast than areas.
 PALETTE = {
-    "c1": ("#2a78d6", "#3987e5"),
-    "c2": ("#eb6834", "#d95926"),
-    "c3": ("#eda100", "#c98500"),
-    "c4": ("#1baf7a", "#199e70"),
-    "c5": ("#4a3aa7", "#9085e9"),
-    "c6": ("#e87ba4", "#d55181"),
-    "c7": ("#7a5c3e", "#b08d6a"),
+    "c1": ("#1f6fd0", "#6aa9f4"),
+    "c2": ("#c2410c", "#f08a5d"),
+    "c3": ("#0f766e", "#3fc1a6"),
+    "c4": ("#6d4bc3", "#a99bf0"),
+    "c5": ("#7a5c3e", "#c9a27c"),
+    "c6": ("#b83272", "#ef86b5"),
+    "c7": ("#5b6b1f", "#b5c36a"),
     "quiet": ("#b9b8b0", "#5d5c57"),
     "grid": ("#e2e1da", "#30302d"),
     "soft": ("#55544f", "#bdbcb3"),
