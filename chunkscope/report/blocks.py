@@ -4,7 +4,7 @@
 terminal, Markdown and the page turn blocks into what people see, and know no artefact.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -174,12 +174,3 @@ def _is_empty(block: Block) -> bool:
 def without_headline(blocks: Sequence[Block]) -> list[Block]:
     """What is left where the answer is said elsewhere."""
     return [block for block in blocks if not isinstance(block, Headline)]
-
-
-def charts(blocks: Sequence[Block]) -> Iterator[Chart]:
-    """All charts, those in details included."""
-    for block in blocks:
-        if isinstance(block, Chart):
-            yield block
-        elif isinstance(block, Details):
-            yield from charts(block.blocks)

@@ -33,7 +33,7 @@ from chunkscope.report.blocks import (
     table,
     without_headline,
 )
-from chunkscope.report.charts import Mark
+from chunkscope.report.charts import Chart, Mark
 from chunkscope.report.footprint import memory_table, predicted_memory
 from chunkscope.report.notes import sentence
 from chunkscope.simulation.result import Simulation
@@ -78,6 +78,14 @@ def folder_blocks(findings: Findings) -> list[Block]:
     for chapter in others:
         blocks.append(Details(chapter.title, chapter.blocks))
     return blocks
+
+
+def folder_pictures(findings: Findings) -> list[Chart]:
+    """The pictures of all chapters, without those in details."""
+    pictures: list[Chart] = []
+    for part in chapters(findings):
+        pictures += [block for block in part.blocks if isinstance(block, Chart)]
+    return pictures
 
 
 # -- the first screen ------------------------------------------------------------------

@@ -213,7 +213,7 @@ def timeline(runs: Sequence[tuple[str, Sequence[TimelineStep]]]) -> Timeline | N
             continue
         drawn = tuple(_steps(shown))
         fullest = max(sum(part.tokens for part in step.parts) for step in drawn)
-        title = f"{name}: {len(drawn):,} steps of up to {fullest:,} prompt tokens"
+        title = f"{name}: steps of up to {plural(fullest, 'token')}"
         lanes.append(Lane(name=title, steps=drawn))
         longest = max(step.duration_s for step in shown)
         words.append(
