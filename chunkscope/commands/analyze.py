@@ -81,9 +81,7 @@ def analyze(
     ] = None,
     task: Annotated[
         Task,
-        option(
-            INPUT, "loglikelihood: one request for each choice of a row.", "--task"
-        ),
+        option(INPUT, "loglikelihood: one request for each choice of a row.", "--task"),
     ] = Task.GENERATE,
     each: Annotated[
         list[str] | None,

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from chunkscope.lengths.profile import Profile
     from chunkscope.models.shape import ModelShape
     from chunkscope.planning.plan import Plan
+    from chunkscope.report.prefixes import PrefixSummary
     from chunkscope.simulation.result import Simulation
     from chunkscope.simulation.slo import Slo
     from chunkscope.verification.options import Report
     from chunkscope.verification.result import Verification
+
 
 def no_progress() -> None:
     """What is called after each simulated setting, where nobody watches."""
@@ -356,6 +358,14 @@ def verify(
     if endpoint is not None:
         return verify_endpoint(endpoint, plan, profile, options, report)
     return measure(plan, profile, options, report, resume)
+
+
+def prefix_sharing(profile: "Profile | Name | None" = None) -> "PrefixSummary":
+    """How much of the prompts vLLM's prefix cache would serve."""
+    from chunkscope.lengths.profile import Profile
+    from chunkscope.report.prefixes import prefixes
+
+    return prefixes(Profile.load(profile))
 
 
 def write_report(folder: Name = "reports", *, out: Name | None = None) -> Path:

@@ -20,7 +20,8 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "" in args:
             raise UsageError(
-                "an argument is empty", hint="leave it out, or is a shell variable not set?"
+                "an argument is empty",
+                hint="leave it out, or is a shell variable not set?",
             )
         is_help = "--help" in args or "-h" in args
         if not is_help and not ctx.resilient_parsing:
@@ -33,7 +34,9 @@ class Command(TyperCommand):
         for parameter in self.get_params(ctx):
             names, _ = parameter.get_help_record(ctx)
             group = getattr(parameter, "rich_help_panel", None) or OTHER_OPTIONS
-            groups.setdefault(group, []).append((names, parameter.help))
+            # An option that only switches off is listed as " / --no-prefixes".
+            row = (names.removeprefix(" / "), parameter.help)
+            groups.setdefault(group, []).append(row)
         for group, rows in groups.items():
             with formatter.section(group):
                 formatter.write_dl(rows)

@@ -23,7 +23,7 @@ LIMITS = "Limits"
 OUTPUT = "Output"
 
 
-def option(  # noqa: PLR0913  (all by name)
+def option(
     group: str,
     text: str,
     *names: str,

@@ -1,6 +1,7 @@
 """What commands print: the answer on stdout, and what to do next on stderr."""
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ def show(
         console.emit(dumped(result.to_json(), PRETTY))
     elif form == "md":
         from chunkscope.report.markdown import markdown
+        from chunkscope.report.show import blocks
 
-        console.emit(markdown(result).encode())
+        console.emit(markdown(blocks(result)).encode())
     else:
         from chunkscope.report import terminal
+        from chunkscope.report.show import blocks
 
-        console.show(lambda out: terminal.show(result, out, details=details))
+        shown = blocks(result)
+        console.show(lambda out: terminal.show(shown, out, details=details))
 
 
 def check_format(form: str | None, *, json: bool) -> None:
@@ -36,7 +40,7 @@ def check_format(form: str | None, *, json: bool) -> None:
 
 def say_note(note: Note) -> None:
     """Say on stderr what a part below noticed, such as a file that was skipped."""
-    from chunkscope.report.words import sentence
+    from chunkscope.report.notes import sentence
 
     console.say(sentence(note))
 
@@ -57,3 +61,24 @@ def command_line(*words: object) -> str:
 def unless_usual(file: Path, usual: Path) -> list[Path]:
     """The file as an argument of the next command, which has the usual by default."""
     return [] if file == usual else [file]
+
+
+def show_list(
+    name: str,
+    documents: Sequence[Mapping[str, object]],
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str | float | None]],
+    *,
+    json: bool,
+) -> None:
+    """Print what is known by name: a table, or as JSON {name: documents}."""
+    if json:
+        from chunkscope.artefacts.artefact import PRETTY, dumped
+
+        console.emit(dumped({name: documents}, PRETTY))
+        return
+    from chunkscope.report import terminal
+    from chunkscope.report.blocks import table
+
+    listed = table(headings, rows, words=headings[:2])
+    console.show(lambda out: terminal.draw([listed], out))

@@ -1,5 +1,6 @@
 """`chunkscope recommend`."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +34,12 @@ from chunkscope.commands.options import (
     argument,
     option,
 )
-from chunkscope.commands.printing import say_written, show
+from chunkscope.commands.printing import (
+    command_line,
+    say_written,
+    show,
+    unless_usual,
+)
 from chunkscope.errors import UsageError
 from chunkscope.vllm.enums import Entry, KvCacheType, Mode, Target, Task
 
@@ -86,9 +92,7 @@ def recommend(
     ] = None,
     dataset: Annotated[
         str | None,
-        option(
-            WORKLOAD, "Plan for this dataset alone.", "--dataset", metavar="NAME"
-        ),
+        option(WORKLOAD, "Plan for this dataset alone.", "--dataset", metavar="NAME"),
     ] = None,
     max_output: MaxOutput = None,
     order: Order = None,
@@ -205,8 +209,9 @@ def entry_for(emit: Target | None, entry: Entry | None) -> Entry | None:
 def emit_plan(plan: "Plan", target: Target, out: Path, *, anyway: bool) -> None:
     """Print the arguments alone; what is worth saying goes to stderr."""
     from chunkscope.planning.emit import emit
-    from chunkscope.report.words import sentence
-    from chunkscope.report.words.plan import answer, phrases
+    from chunkscope.report.notes import sentence
+    from chunkscope.report.show import headline
+    from chunkscope.report.words.plan import phrases
 
     emission = emit(plan, target, anyway=anyway)  # fails if no setting keeps the limits
     plan.save(out)
@@ -217,15 +222,36 @@ def emit_plan(plan: "Plan", target: Target, out: Path, *, anyway: bool) -> None:
     notes = phrases((*emission.notes, *plan.notes))
     if not plan.settings.given() or plan.advice.basis == "lengths":
         # Why no flag is printed, or that it rests on lengths alone.
-        notes.insert(0, answer(plan))
+        notes.insert(0, headline(plan))
     for note in notes:
         console.say(f"note: {note}")
     say_written(out)
 
 
 def next_command(plan: "Plan", out: Path) -> str:
-    from chunkscope.commands.printing import unless_usual
-    from chunkscope.report.words.plan import after_plan
+    """The command that usually comes next; "" where nobody can know it."""
+    from chunkscope.planning.plan import AdviceKind
 
-    words = [f" {word}" for word in unless_usual(out, PLAN)]
-    return after_plan(plan, "".join(words))
+    file = unless_usual(out, PLAN)
+    if plan.advice.kind is AdviceKind.NO_SETTING:
+        if plan.advice.rate:
+            return command_line("simulate", *file, "--find-rate")
+        return ""
+    if plan.model is None or plan.gpu is None:
+        return command_with_machine(plan)
+    if plan.deployment.entry is not Entry.SERVE:
+        return command_line("verify", *file)
+    words = ["vllm", "serve", plan.model.load_name]
+    if plan.settings.given():
+        words += plan.cli_args()
+    return shlex.join(words)
+
+
+def command_with_machine(plan: "Plan") -> str:
+    """The same command with what was missing to simulate."""
+    words = list(plan.source.command)
+    if plan.model is None:
+        words += ["--model", "NAME"]
+    if plan.gpu is None:
+        words += ["--gpu", "NAME"]
+    return shlex.join(words)

@@ -7,6 +7,8 @@ from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import gib, number, share
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.report.runs import ACTIVATIONS
+from chunkscope.report.adapter import blocks_of
+from chunkscope.report.blocks import Block
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import doctor, sentence
 from chunkscope.vllm.log.start import Bound, EngineStart
@@ -94,3 +96,7 @@ def _memory(engine: EngineStart) -> Table | None:
                 row.append(predicted.get(name, gib(None)))
             rows.append(row)
     return table_of(tuple(headings), rows)
+
+
+def diagnosis_blocks(artefact: Diagnosis) -> "list[Block]":
+    return blocks_of(sections(artefact))

@@ -12,6 +12,8 @@ from chunkscope.gating.check import Check
 from chunkscope.gating.lengths import MOVING, drift
 from chunkscope.planning.plan import Plan
 from chunkscope.report.runs import runs_table
+from chunkscope.report.adapter import blocks_of
+from chunkscope.report.blocks import Block
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.section import sections as sections_of
 from chunkscope.report.words import folder as words
@@ -278,3 +280,7 @@ def _measured(old: Verification | None, new: Verification | None) -> Iterator[Se
             ),
             table=runs_table([(name, r) for name, r in both.items() if r.ok]),
         )
+
+
+def folder_blocks(artefact: Findings) -> "list[Block]":
+    return blocks_of(sections(artefact))

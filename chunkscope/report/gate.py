@@ -8,6 +8,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.gating.check import Check, GateResult
+from chunkscope.report.adapter import blocks_of
+from chunkscope.report.blocks import Block
 from chunkscope.report.section import Cell, Section, Table, table_of
 from chunkscope.report.words import gate, sentence
 
@@ -105,3 +107,7 @@ def junit(result: GateResult) -> bytes:
 
 def _xml(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
+
+
+def gate_blocks(artefact: GateResult) -> "list[Block]":
+    return blocks_of(sections(artefact))

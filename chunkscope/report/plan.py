@@ -5,6 +5,8 @@ from chunkscope.artefacts.numbers import as_written, seconds, share
 from chunkscope.hardware.memory import Memory
 from chunkscope.planning.plan import Plan
 from chunkscope.report.runs import runs_table
+from chunkscope.report.adapter import blocks_of
+from chunkscope.report.blocks import Block
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import plan as words
 from chunkscope.report.words import sentence
@@ -118,3 +120,7 @@ def _memory_table(memory: Memory) -> Table | None:
         words=("basis", "from"),
         strong=[len(rows) - 1],
     )
+
+
+def plan_blocks(artefact: Plan) -> "list[Block]":
+    return blocks_of(sections(artefact))

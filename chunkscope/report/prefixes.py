@@ -12,6 +12,8 @@ from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Saving
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.profile import shortened
+from chunkscope.report.adapter import blocks_of
+from chunkscope.report.blocks import Block
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import data, named, plan
 
@@ -88,3 +90,7 @@ def _shared_table(summary: PrefixSummary) -> Table | None:
         rows.append((name, *counts, share(reuse.hit_rate)))
     heads = ("dataset", "prompts", "tokens", "common start", "cached")
     return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])
+
+
+def prefix_blocks(artefact: PrefixSummary) -> "list[Block]":
+    return blocks_of(sections(artefact))

@@ -15,6 +15,8 @@ from chunkscope.lengths.profile import (
     Profile,
     together,
 )
+from chunkscope.report.adapter import blocks_of
+from chunkscope.report.blocks import Block
 from chunkscope.report.section import Chart, Section, Table, table_of
 from chunkscope.report.words import data as words
 
@@ -153,3 +155,7 @@ def as_csv(profile: Profile) -> str:
 def _no_formula(text: str) -> str:
     """An apostrophe keeps a spreadsheet from running the text as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def profile_blocks(artefact: Profile) -> "list[Block]":
+    return blocks_of(sections(artefact))

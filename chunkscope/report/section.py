@@ -11,6 +11,7 @@ from typing import Any
 
 from chunkscope.artefacts.artefact import Shown
 from chunkscope.artefacts.numbers import number
+from chunkscope.report.show import headline
 
 # Where each artefact's layout is: loaded when it is needed, `analyze` has no use for plans.
 LAYOUTS = {
@@ -97,9 +98,7 @@ def sections(artefact: object) -> list[Section]:
     return [section for section in layout(artefact) if not section.is_empty]
 
 
-Shown.first_sentence = lambda artefact: next(
-    s for one in sections(artefact) for s in one.sentences
-)
+Shown.first_sentence = lambda artefact: headline(artefact)
 
 Written = Cell | str | float | None
 

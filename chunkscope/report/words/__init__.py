@@ -53,6 +53,10 @@ def sentence(note: Note) -> str:
     """The note as text. KeyError for a code without a template, which is a bug."""
     if note.code in problems.SENTENCES:
         return problems.message_of(note)
+    from chunkscope.report import notes
+
+    if note.code in notes.catalogue():
+        return notes.sentence(note)
     template = _template(note.code)
     if isinstance(template, str):
         chosen = _CHOICE.sub(
