@@ -43,10 +43,10 @@ CANNOT_BE_OPENED = (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)
 class Commands(TyperGroup):
     """The group of all commands; the module of a command is loaded when it is used."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  (click's)
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, name: str) -> Any:
+    def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002
         if name not in COMMANDS:
             raise UsageError(
                 f"there is no command {name}", hint=nearest(name, COMMANDS)

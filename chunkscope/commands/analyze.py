@@ -119,10 +119,6 @@ def analyze(
             metavar="NAME",
         ),
     ] = None,
-    include: Annotated[
-        list[str] | None,
-        option(INPUT, "Count only files that match.", "--include", metavar="GLOB"),
-    ] = None,
     exclude: Annotated[
         list[str] | None,
         option(INPUT, "Skip files that match.", "--exclude", metavar="GLOB"),
@@ -137,9 +133,6 @@ def analyze(
             min=1,
         ),
     ] = None,
-    seed: Annotated[
-        int, option(INPUT, "Seed of --sample.", "--seed", metavar="N", min=0)
-    ] = 0,
     skip_bad_rows: Annotated[
         bool, option(INPUT, "Exit 0 even if there are bad rows.", "--skip-bad-rows")
     ] = False,
@@ -312,10 +305,8 @@ def analyze(
             output_field=output_field,
             log_model=log_model,
             datasets=config_table("datasets").values,
-            include=include or (),
             exclude=exclude or (),
             sample=sample,
-            seed=seed,
             input_format=input_format,
             encoding=encoding,
             delimiter=delimiter,
@@ -338,7 +329,7 @@ def analyze(
         )
     profile = replace(profile, command=recorded_command())
     profile.save(out)
-    show_profile(profile, out, details=details, form=form, json=json)
+    show_profile(profile, details=details, form=form, json=json)
     if export_trace is not None:
         say_trace(export_trace, profile)
     has_failed = bool(profile.failures) or (profile.skipped and not skip_bad_rows)
@@ -376,7 +367,7 @@ def recorded_command() -> tuple[str, ...]:
 
 
 def show_profile(
-    profile: "Profile", out: Path, *, details: bool, form: str | None, json: bool
+    profile: "Profile", *, details: bool, form: str | None, json: bool
 ) -> None:
     from chunkscope.report.words.data import bad_rows, cautions, uncounted
 

@@ -54,10 +54,8 @@ def analyze(
     output_field: str | None = None,
     log_model: str | None = None,
     datasets: Mapping[str, Mapping[str, object]] | None = None,
-    include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     sample: int | None = None,
-    seed: int = 0,
     input_format: str | None = None,
     encoding: str = "utf-8",
     delimiter: str | None = None,
@@ -93,14 +91,8 @@ def analyze(
     from chunkscope.prompts.prefix_files import PrefixFile
     from chunkscope.sources.base import ReadOptions
 
-    if model is not None and tokenizer is not None:
-        raise UsageError(
-            "--model and --tokenizer cannot be used together", hint="leave one out"
-        )
     if ray and export_trace is not None:
         raise UsageError("--ray and --export-trace cannot be used together")
-    if model is not None:
-        tokenizer = tokenizer_of(model)
     if options is None:
         by_dataset = {}
         for pattern, table in (datasets or {}).items():
@@ -108,10 +100,10 @@ def analyze(
         select = SelectOptions(
             fields=several(field),
             each=several(each),
-            template=None if template is None else (template,),
+            template=one_text(template),
             choices=several(choices),
             task=one_of(Task, task, "task").value,
-            output_field=None if output_field is None else (output_field,),
+            output_field=one_text(output_field),
             log_model=log_model,
         )
         read = ReadOptions(
@@ -129,7 +121,7 @@ def analyze(
             limit=limit,
         )
         options = AnalyzeOptions(
-            tokenizer=None if tokenizer is None else str(tokenizer),
+            tokenizer=chosen_tokenizer(model, tokenizer),
             select=select,
             prefix_file=None if prefix_file is None else PrefixFile.read(prefix_file),
             datasets=by_dataset,
@@ -137,8 +129,6 @@ def analyze(
             chat_template=None if chat_template is None else Path(chat_template),
             special_tokens=special_tokens,
             sample=sample,
-            seed=seed,
-            include=several(include),
             exclude=several(exclude),
             read=read,
             render=render,
@@ -176,14 +166,13 @@ def recommend(
     arrivals: str | None = None,
     concurrency: int | None = None,
     requests: int | None = None,
-    seed: int = 0,
     slo: "str | Sequence[str] | Slo | None" = None,
     mode: Mode | Literal["off", "conservative", "aggressive"] | None = None,
     log: Name | None = None,
     price_per_hour: float | None = None,
     tick: Callable[[], None] = no_progress,
 ) -> "Plan":
-    """Recommend vLLM settings: `recommend("profile.json", model="qwen3-8b", gpu="h100")`.
+    """Recommend vLLM settings: `recommend(profile, model="qwen3-8b", gpu="h100")`.
 
     Several profiles are planned as one run. `gpu` is this machine's by default, if it
     has one. `tick` is called after each simulated setting.
@@ -206,7 +195,6 @@ def recommend(
         arrivals=arrivals,
         concurrency=concurrency,
         requests=requests,
-        seed=seed,
         slo=slo,
         mode=mode,
         price_per_hour=price_per_hour,
@@ -236,7 +224,6 @@ def simulate(
     long_prefill_token_threshold: int | None = None,
     max_num_seqs: int | None = None,
     kv_cache_dtype: KvCacheType | Literal["auto", "fp8"] | None = None,
-    kv_cache_tokens: int | None = None,
     vllm_version: str | None = None,
     policy: ChunkPolicy
     | Literal["vllm", "fixed", "by-length", "adaptive"] = ChunkPolicy.VLLM,
@@ -244,11 +231,9 @@ def simulate(
     find_rate: bool = False,
     timeline: int = 0,
     requests: int | None = None,
-    order: SendOrder | Literal["data", "longest", "shuffled"] | None = None,
     arrivals: str | None = None,
     concurrency: int | None = None,
     max_output: int | None = None,
-    seed: int | None = None,
     slo: "str | Sequence[str] | Slo | None" = None,
     tick: Callable[[], None] = no_progress,
 ) -> "Simulation":
@@ -272,18 +257,15 @@ def simulate(
             max_num_seqs=max_num_seqs,
             kv_cache_dtype=dtype,
         ),
-        kv_cache_tokens=kv_cache_tokens,
         vllm_version=vllm_version,
         policy=one_of(ChunkPolicy, policy, "policy"),
         sweep=sweep,
         find_rate=find_rate,
         timeline=timeline,
         requests=requests,
-        order=None if order is None else one_of(SendOrder, order, "order"),
         arrivals=arrivals,
         concurrency=concurrency,
         max_output=max_output,
-        seed=seed,
         slo=read_slo(slo),
     )
     if profile is not None or trace is None:
@@ -316,7 +298,6 @@ def verify(
     concurrency: int | None = None,
     max_output: int | None = None,
     data: str | Sequence[str] = (),
-    seed: int = 0,
     slo: "str | Sequence[str] | Slo | None" = None,
     resume: "Verification | Name | None" = None,
     report: "Report | None" = None,
@@ -329,8 +310,8 @@ def verify(
     """
     from chunkscope.planning.plan import Plan
     from chunkscope.simulation.slo import read_slo
-    from chunkscope.verification.options import USUALLY, VerifyOptions
-    from chunkscope.verification.settings import parse_engine_args
+    from chunkscope.verification.options import VerifyOptions
+    from chunkscope.verification.settings import USUALLY, parse_engine_args
     from chunkscope.verification.verify import verify as measure
     from chunkscope.verification.verify import verify_endpoint
 
@@ -349,7 +330,6 @@ def verify(
         concurrency=concurrency,
         max_output=max_output,
         data=several(data),
-        seed=seed,
         slo=read_slo(slo),
         command=command,
     )
@@ -383,6 +363,21 @@ def write_report(folder: Name = "reports", *, out: Name | None = None) -> Path:
 
 
 # -- what the commands are about -------------------------------------------------------
+
+
+def one_text(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else (text,)
+
+
+def chosen_tokenizer(model: Name | None, tokenizer: Name | None) -> str | None:
+    """The name of the tokenizer: the model's own, or the one that was named."""
+    if model is not None and tokenizer is not None:
+        raise UsageError(
+            "--model and --tokenizer cannot be used together", hint="leave one out"
+        )
+    if model is not None:
+        return tokenizer_of(model)
+    return None if tokenizer is None else str(tokenizer)
 
 
 def calibration_in(files: Sequence[str]) -> "Calibration | None":

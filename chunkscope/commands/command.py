@@ -32,10 +32,11 @@ class Command(TyperCommand):
         """List the options by group, in the order in which they are declared."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            names, _ = parameter.get_help_record(ctx)
+            names, _ = parameter.get_help_record(ctx) or ("", "")
+            text = getattr(parameter, "help", "")
             group = getattr(parameter, "rich_help_panel", None) or OTHER_OPTIONS
             # An option that only switches off is listed as " / --no-prefixes".
-            row = (names.removeprefix(" / "), parameter.help)
+            row = (names.removeprefix(" / "), text)
             groups.setdefault(group, []).append(row)
         for group, rows in groups.items():
             with formatter.section(group):

@@ -220,10 +220,6 @@ Requests = Annotated[
         min=1,
     ),
 ]
-Seed = Annotated[
-    int,
-    option(WORKLOAD, "Seed of what is random.", "--seed", metavar="N", min=0),
-]
 Slo = Annotated[
     str | None,
     option(

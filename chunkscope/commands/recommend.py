@@ -27,7 +27,6 @@ from chunkscope.commands.options import (
     Order,
     Out,
     Requests,
-    Seed,
     Slo,
     Tp,
     VllmVersion,
@@ -99,7 +98,6 @@ def recommend(
     arrivals: Arrivals = None,
     concurrency: Concurrency = None,
     requests: Requests = None,
-    seed: Seed = 0,
     slo: Slo = None,
     mode: Annotated[
         Mode | None,
@@ -171,7 +169,6 @@ def recommend(
             arrivals=arrivals,
             concurrency=concurrency,
             requests=requests,
-            seed=seed,
             slo=slo,
             mode=mode,
             log=log,

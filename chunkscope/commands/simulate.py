@@ -14,13 +14,11 @@ from chunkscope.commands.options import (
     PROFILE,
     REPORTS,
     SETTING,
-    WORKLOAD,
     Arrivals,
     Concurrency,
     Details,
     Json,
     MaxOutput,
-    Order,
     Out,
     PlanFile,
     ProfileFiles,
@@ -83,16 +81,6 @@ def simulate(
     kv_cache_dtype: Annotated[
         KvCacheType | None, option(INSTEAD, KV_CACHE_TEXT, "--kv-cache-dtype")
     ] = None,
-    kv_cache_tokens: Annotated[
-        int | None,
-        option(
-            INSTEAD,
-            "Size of the KV cache. [default: predicted]",
-            "--kv-cache-tokens",
-            metavar="N",
-            min=1,
-        ),
-    ] = None,
     policy: Annotated[
         ChunkPolicy,
         option(
@@ -125,20 +113,9 @@ def simulate(
         int, option(FIND, "Show the first N steps.", "--timeline", metavar="N", min=0)
     ] = 0,
     requests: Requests = None,
-    order: Order = None,
     arrivals: Arrivals = None,
     concurrency: Concurrency = None,
     max_output: MaxOutput = None,
-    seed: Annotated[
-        int | None,
-        option(
-            WORKLOAD,
-            "Seed of what is random. [default: the plan's]",
-            "--seed",
-            metavar="N",
-            min=0,
-        ),
-    ] = None,
     slo: Slo = None,
     details: Details = False,
     json: Json = False,
@@ -162,18 +139,15 @@ def simulate(
             long_prefill_token_threshold=long_prefill_token_threshold,
             max_num_seqs=max_num_seqs,
             kv_cache_dtype=kv_cache_dtype,
-            kv_cache_tokens=kv_cache_tokens,
             vllm_version=vllm_version,
             policy=policy,
             sweep=sweep,
             find_rate=find_rate,
             timeline=timeline,
             requests=requests,
-            order=order,
             arrivals=arrivals,
             concurrency=concurrency,
             max_output=max_output,
-            seed=seed,
             slo=slo,
             tick=tick,
         )

@@ -20,7 +20,6 @@ from chunkscope.commands.options import (
     PlanFile,
     ProfileFiles,
     Quiet,
-    Seed,
     Slo,
     known_models,
     option,
@@ -35,7 +34,8 @@ from chunkscope.commands.printing import (
 from chunkscope.errors import EngineError
 
 if TYPE_CHECKING:
-    from chunkscope.verification.result import Run
+    from chunkscope.planning.plan import Plan
+    from chunkscope.verification.result import Run, Verification
 
 ENGINE = "Engine"
 COMPARED = "What to compare"
@@ -157,7 +157,6 @@ def verify(
             metavar="PATH",
         ),
     ] = None,
-    seed: Seed = 0,
     slo: Slo = None,
     resume: Annotated[
         bool, option(OUTPUT, "Continue, and keep the measured rows.", "--resume")
@@ -172,7 +171,6 @@ def verify(
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
     from chunkscope.planning.plan import Plan
-    from chunkscope.report.words.runs import failure, measured_elsewhere
     from chunkscope.verification.options import Report
 
     try:
@@ -195,7 +193,6 @@ def verify(
                 concurrency=concurrency,
                 max_output=max_output,
                 data=data or (),
-                seed=seed,
                 slo=slo,
                 resume=out if resume and out.exists() else None,
                 report=Report(output=out, listener=listener, on_failure=say_failure),
@@ -206,7 +203,14 @@ def verify(
             say_how_to_resume(out)
         raise
     show(verification, details=details, json=json)
-    for note in measured_elsewhere(Plan.load(plan), verification):
+    say_result(Plan.load(plan), verification, out)
+
+
+def say_result(plan: "Plan", verification: "Verification", out: Path) -> None:
+    """Say what was measured elsewhere; EngineError if the plan itself failed."""
+    from chunkscope.report.words.runs import failure, measured_elsewhere
+
+    for note in measured_elsewhere(plan, verification):
         console.say(f"note: {note}")
     folder = unless_usual(out.parent, REPORTS)
     say_written(out, then=command_line("report", *folder))
