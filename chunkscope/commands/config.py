@@ -35,9 +35,6 @@ class ConfigTable:
     name: str
     values: dict[str, Any] = field(default_factory=dict)
 
-    def wrong(self, key: str, why: str) -> InputError:
-        return InputError(f"{self.path}: [{self.name}] {key}: {why}")
-
 
 def defaults(ctx: Any, command: Any) -> dict[str, Any]:
     """The table of a command as click's `default_map`, checked."""
@@ -45,11 +42,7 @@ def defaults(ctx: Any, command: Any) -> dict[str, Any]:
     if name in WITHOUT_DEFAULTS:
         return {}
     table = config_table(name)
-    options = {}
-    for parameter in command.params:
-        if parameter.param_type_name == "option":
-            for key in (parameter.name, *parameter.opts):
-                options[key.lstrip("-").replace("-", "_")] = parameter
+    options = options_of(command)
     values = {}
     for key, value in table.values.items():
         option = options.get(key.replace("-", "_"))
@@ -58,21 +51,36 @@ def defaults(ctx: Any, command: Any) -> dict[str, Any]:
                 f"{table.path}: [{name}] has no option {key}",
                 hint=nearest(key, options),
             )
-        typed = as_typed(value)
-        if option.multiple and not isinstance(typed, list):
-            typed = [typed]
         try:
+            typed = as_typed(value, is_repeatable=option.multiple)
             option.type_cast_value(ctx, typed)
         except typer.BadParameter as error:
-            raise table.wrong(key, error.message) from None
+            where = f"{table.path}: [{name}] {key}"
+            raise InputError(f"{where}: {error.message}") from None
         values[option.name] = typed
     return values
 
 
-def as_typed(value: object) -> Any:
-    """A value as it would be typed on the command line, a list as several of them."""
+def options_of(command: Any) -> dict[str, Any]:
+    """The options of a command, by all their names: max_num_seqs, model and m."""
+    options = {}
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            for name in (parameter.name, *parameter.opts):
+                options[name.lstrip("-").replace("-", "_")] = parameter
+    return options
+
+
+def as_typed(value: object, *, is_repeatable: bool) -> str | list[str]:
+    """A value as it would be typed, a list as an option that is repeated."""
+    if isinstance(value, dict):
+        raise typer.BadParameter("it is a table, not a value")
     if isinstance(value, list):
-        return [as_typed(element) for element in value]
+        if not is_repeatable:
+            raise typer.BadParameter("it is a list, and this option takes one value")
+        return [str(element) for element in value]
+    if is_repeatable:
+        return [str(value)]
     return str(value)
 
 
