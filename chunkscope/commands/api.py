@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from chunkscope.models.shape import ModelShape
     from chunkscope.planning.plan import Plan
     from chunkscope.report.prefixes import PrefixSummary
+    from chunkscope.simulation.outputs import OutputLengths
     from chunkscope.simulation.result import Simulation
     from chunkscope.simulation.slo import Slo
     from chunkscope.verification.options import Report
@@ -162,6 +163,13 @@ def recommend(
     task: Task | Literal["generate", "loglikelihood"] | None = None,
     dataset: str | None = None,
     max_output: int | None = None,
+    output: "OutputLengths | str | int | None" = None,
+    outputs: "Mapping[str, OutputLengths | str | int] | None" = None,
+    output_from: Name | None = None,
+    samples: int | None = None,
+    samples_at_once: int | None = None,
+    together: bool = False,
+    e2e_timeout: float | None = None,
     order: SendOrder | Literal["data", "longest", "shuffled"] | None = None,
     arrivals: str | None = None,
     concurrency: int | None = None,
@@ -174,7 +182,8 @@ def recommend(
 ) -> "Plan":
     """Recommend vLLM settings: `recommend(profile, model="qwen3-8b", gpu="h100")`.
 
-    Several profiles are planned as one run. `gpu` is this machine's by default, if it
+    Several profiles are planned as one run. `outputs` has lengths of answers by
+    dataset. `gpu` is this machine's by default, if it
     has one. `tick` is called after each simulated setting.
     """
     from chunkscope.hardware.gpus import LOCAL, find_gpu
@@ -191,6 +200,13 @@ def recommend(
         task=task,
         dataset=dataset,
         max_output=max_output,
+        output=output,
+        outputs=outputs,
+        output_from=output_from,
+        samples=samples or 1,
+        samples_at_once=samples_at_once,
+        together=together,
+        e2e_timeout=e2e_timeout,
         order=order,
         arrivals=arrivals,
         concurrency=concurrency,
@@ -234,6 +250,11 @@ def simulate(
     arrivals: str | None = None,
     concurrency: int | None = None,
     max_output: int | None = None,
+    output: "OutputLengths | str | int | None" = None,
+    samples: int | None = None,
+    samples_at_once: int | None = None,
+    together: bool = False,
+    e2e_timeout: float | None = None,
     slo: "str | Sequence[str] | Slo | None" = None,
     tick: Callable[[], None] = no_progress,
 ) -> "Simulation":
@@ -243,6 +264,7 @@ def simulate(
     """
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
+    from chunkscope.planning.request import as_lengths
     from chunkscope.simulation.slo import read_slo
     from chunkscope.vllm.settings import Settings
 
@@ -266,6 +288,11 @@ def simulate(
         arrivals=arrivals,
         concurrency=concurrency,
         max_output=max_output,
+        output=None if output is None else as_lengths(output),
+        samples=samples,
+        samples_at_once=samples_at_once,
+        together=together,
+        e2e_timeout_s=e2e_timeout,
         slo=read_slo(slo),
     )
     if profile is not None or trace is None:
@@ -297,6 +324,11 @@ def verify(
     arrivals: str | None = None,
     concurrency: int | None = None,
     max_output: int | None = None,
+    output: "OutputLengths | str | int | None" = None,
+    samples: int | None = None,
+    samples_at_once: int | None = None,
+    together: bool = False,
+    e2e_timeout: float | None = None,
     data: str | Sequence[str] = (),
     slo: "str | Sequence[str] | Slo | None" = None,
     resume: "Verification | Name | None" = None,
@@ -309,6 +341,7 @@ def verify(
     what was typed, for the record.
     """
     from chunkscope.planning.plan import Plan
+    from chunkscope.planning.request import as_lengths
     from chunkscope.simulation.slo import read_slo
     from chunkscope.verification.options import VerifyOptions
     from chunkscope.verification.settings import USUALLY, parse_engine_args
@@ -329,6 +362,11 @@ def verify(
         arrivals=arrivals,
         concurrency=concurrency,
         max_output=max_output,
+        output=None if output is None else as_lengths(output),
+        samples=samples,
+        samples_at_once=samples_at_once,
+        together=together,
+        e2e_timeout_s=e2e_timeout,
         data=several(data),
         slo=read_slo(slo),
         command=command,

@@ -206,6 +206,63 @@ MaxOutput = Annotated[
         min=1,
     ),
 ]
+Output = Annotated[
+    str | None,
+    option(
+        WORKLOAD,
+        "Lengths of the answers: 300, p50=9k,p95=32k or mean=12k,p95=32k.",
+        "--output",
+        metavar="LENGTHS",
+        callback=answer_lengths,
+    ),
+]
+OutputFrom = Annotated[
+    Path | None,
+    option(
+        WORKLOAD,
+        "Answers as long as those of an earlier run: its log, or its profile.",
+        "--output-from",
+        metavar="FILE",
+    ),
+]
+Samples = Annotated[
+    int | None,
+    option(
+        WORKLOAD,
+        "Each prompt is sent N times (epochs, pass@k). [default: 1]",
+        "--samples",
+        metavar="N",
+        min=1,
+    ),
+]
+SamplesAtOnce = Annotated[
+    int | None,
+    option(
+        WORKLOAD,
+        "The client has at most N samples of an agent under way.",
+        "--samples-at-once",
+        metavar="N",
+        min=1,
+    ),
+]
+E2eTimeout = Annotated[
+    float | None,
+    option(
+        WORKLOAD,
+        "Seconds after which the client gives a request up.",
+        "--e2e-timeout",
+        metavar="S",
+        min=0,
+    ),
+]
+Together = Annotated[
+    bool,
+    option(
+        WORKLOAD,
+        "All datasets are sent together, not one after the other.",
+        "--together",
+    ),
+]
 Order = Annotated[
     SendOrder | None,
     option(WORKLOAD, "How requests are sent. [default: as the data says]", "--order"),
