@@ -20,6 +20,12 @@ from chunkscope.errors import UsageError
 from chunkscope.vllm.enums import KvCacheType, Task
 
 
+def checked_share(share: float | None) -> float | None:
+    if share is None or 0 < share <= 1:
+        return share
+    raise UsageError(f"--gpu-memory-utilization is {share}, not over 0 and up to 1")
+
+
 def memory(
     model: Model = None,
     gpu: Gpu = None,
@@ -75,6 +81,7 @@ def memory(
             "Part of the GPU's memory to use. [default: vLLM's]",
             "--gpu-memory-utilization",
             metavar="SHARE",
+            callback=checked_share,
         ),
     ] = None,
     task: Annotated[

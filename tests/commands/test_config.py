@@ -83,8 +83,9 @@ def test_an_option_may_be_written_as_in_python_or_as_it_is_typed(tmp_path, line)
 
 def test_a_file_gives_the_answer_that_typed_options_give(tmp_path):
     build.profile(a=build.SHORT).save(tmp_path / "reports" / "profile.json")
-    words = "--model qwen3-8b --gpu h100 --slo ttft_p95=100s --max-output 50".split()
-    typed = chunkscope(tmp_path, "recommend", *words)
+    machine = ("--model", "qwen3-8b", "--gpu", "h100")
+    work = ("--slo", "ttft_p95=100s", "--max-output", "50")
+    typed = chunkscope(tmp_path, "recommend", *machine, *work)
     (tmp_path / "chunkscope.toml").write_text(
         '[recommend]\nmodel = "qwen3-8b"\ngpu = "h100"\nslo = "ttft_p95=100s"\n'
         "max_output = 50\n"
