@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import chunkscope
-from tests.commands.test_surface import COMMANDS
+from chunkscope.cli import COMMANDS
 
 PACKAGE = Path(chunkscope.__file__).parent
 

@@ -225,6 +225,10 @@ class Plan(Artefact):
     created: str = field(default_factory=now)
     version: str = ""
 
+    def summary(self) -> str:
+        given = self.settings.given()
+        return "that sets " + (", ".join(given) or "nothing")
+
     def to_frame(self) -> "pd.DataFrame":
         """One row per setting that was simulated."""
         return runs_frame(self.tried)

@@ -52,8 +52,8 @@ from chunkscope.report.simulation import (
     runs_table,
     throughput,
 )
-from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.outputs import OutputOrigin
+from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.settings import Settings
 

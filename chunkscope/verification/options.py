@@ -9,6 +9,7 @@ from chunkscope.artefacts.files import several
 from chunkscope.artefacts.note import one_of
 from chunkscope.console import Progress
 from chunkscope.errors import UsageError
+from chunkscope.simulation.outputs import OutputLengths
 from chunkscope.simulation.slo import Slo
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import USUALLY, parse_engine_args
@@ -33,10 +34,15 @@ class VerifyOptions:
     arrivals: str | None = None
     task: Task | None = None
     max_output: int | None = None
+    output: OutputLengths | None = None
+    samples: int | None = None
     shared_prefix: int | None = None
     order: SendOrder | None = None
     slo: Slo = ()
     concurrency: int | None = None
+    samples_at_once: int | None = None
+    e2e_timeout_s: float | None = None
+    together: bool = False
     check_outputs: bool = False
     repeats: int = 3
     timeout_s: float = 1_800
