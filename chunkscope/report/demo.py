@@ -8,17 +8,16 @@ from chunkscope.reference.demo import Demonstration
 from chunkscope.report.blocks import Block, Details, Heading, Headline, Text
 from chunkscope.report.phrases import listed
 from chunkscope.report.pictures import timeline
+from chunkscope.report.run_figures import run_name, value_of
 from chunkscope.report.simulation import steps_table
 from chunkscope.report.verification import (
-    figures_table,
-    measured_pictures,
-    run_name,
+    all_figures,
+    pictures,
     runs_table,
     settings_table,
     where_measured,
 )
 from chunkscope.verification.result import Verification
-from chunkscope.verification.verdict import value
 
 SHORT_WAIT = replace(TTFT_P95, key="short.ttft_s.mean")
 COLUMNS = {
@@ -42,12 +41,12 @@ def demo_blocks(demo: Demonstration) -> list[Block]:
     ]
     for name, steps in timelines:
         blocks += [Heading(f"First steps {name}"), steps_table(steps)]
-    steps = timeline(timelines)
-    if steps is not None:
-        blocks.append(steps)
-    blocks += measured_pictures(runs)
+    picture = timeline(timelines)
+    if picture is not None:
+        blocks.append(picture)
+    blocks += pictures(runs)
     long_over = demo.measured.workload.long_over
-    blocks.append(Details("Every figure", (figures_table(runs, long_over),)))
+    blocks.append(Details("Every figure", (all_figures(runs, long_over),)))
     blocks.append(Details("Settings", (settings_table(runs),)))
     return blocks
 
@@ -56,7 +55,7 @@ def headline(measured: Verification) -> str:
     """How long short prompts wait: from the longest wait to the shortest."""
     waits = []
     for run in measured.runs:
-        waits.append((value(run, SHORT_WAIT) or 0.0, run_name(run)))
+        waits.append((value_of(SHORT_WAIT, run) or 0.0, run_name(run)))
     waits.sort(reverse=True)
     shown = [waits[0]]
     if len(waits) > 1:

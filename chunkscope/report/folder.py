@@ -361,13 +361,12 @@ def simulation_chapter(findings: Findings, simulation: Simulation) -> Chapter:
         blocks.append(Text(simulations.headline(simulation)))
         blocks.append(Text(simulations.setup(simulation)))
     named = simulations.named_runs(simulation)
-    figures = tuple(simulations.every_figure(simulation, named))
     blocks += [
         *simulations.pictures(simulation),
         simulations.runs_table(named),
         *simulations.remarks(simulation),
         Details("First steps", tuple(simulations.steps_blocks(simulation))),
-        Details("Every figure", figures),
+        Details("Every figure", simulations.every_figure(simulation)),
     ]
     return chapter("simulated", "Simulated settings", blocks)
 

@@ -1,6 +1,6 @@
 """A model's memory as blocks: where every GiB goes, and how many requests fit."""
 
-from chunkscope.artefacts.note import Label, Note
+from chunkscope.artefacts.note import Label
 from chunkscope.artefacts.numbers import plural
 from chunkscope.hardware.memory import Memory
 from chunkscope.report.blocks import Block, Headline, Notes, Table, Text, Written, table
@@ -37,20 +37,14 @@ def headline(footprint: Footprint) -> str:
     if footprint.refusals:
         reasons = "; ".join(sentence(refusal) for refusal in footprint.refusals)
         return f"{machine} does not run: {reasons}."
-    held = f"{memory.kv_cache_tokens:,} tokens of KV cache"
-    if settings.parallel.data > 1:
-        held += " per replica"
-    return f"{machine} fits: {held}, enough for {longest_requests(footprint)}."
-
-
-def longest_requests(footprint: Footprint) -> str:
-    """How many requests of the full context are held, of those that may run."""
-    held = footprint.requests[footprint.context]
-    places = footprint.settings.max_num_seqs or 0
-    each = f"of the full {plural(footprint.context, 'token')}"
-    if held >= places > 1:
-        return f"all {places:,} requests {each}"
-    return f"{plural(min(held, places), 'request')} {each}"
+    per_replica = " per replica" if settings.parallel.data > 1 else ""
+    places = settings.max_num_seqs or 0
+    held = min(footprint.requests[footprint.context], places)
+    return (
+        f"{machine} fits: {memory.kv_cache_tokens:,} tokens of KV cache{per_replica}, "
+        f"enough for {plural(held, 'request')} of the full "
+        f"{plural(footprint.context, 'token')}."
+    )
 
 
 def settings_sentence(footprint: Footprint) -> str:
@@ -81,21 +75,19 @@ def memory_table(memory: Memory) -> Table:
     """What one GPU holds, line by line: GiB, where that is from, and what it is."""
     rows = []
     for line in memory.lines:
-        if line.gib >= LEAST_SHOWN_GIB:
-            rows.append(memory_row(line.name, line.gib, line.label, line.note))
-    if memory.kv_cache_gib >= LEAST_SHOWN_GIB:
-        label = memory.kv_cache_label or Label.PREDICTED
-        left = f"what is left: {plural(memory.kv_cache_tokens, 'token')}"
-        rows.append(("KV cache", f"{memory.kv_cache_gib:.2f}", label, left))
+        name = line.name.replace("cuda_", "CUDA ")
+        rows.append((name, line.gib, line.label, sentence(line.note)))
+    label = memory.kv_cache_label or Label.PREDICTED
+    left = f"what is left: {plural(memory.kv_cache_tokens, 'token')}"
+    rows.append(("KV cache", memory.kv_cache_gib, label, left))
+    shown = []
+    for name, gib, basis, made_of in rows:
+        if gib >= LEAST_SHOWN_GIB:
+            shown.append((name, f"{gib:.2f}", basis, made_of))
     used_gib = memory.requested_gib - min(0.0, memory.kv_cache_gib)
-    total = f"of {memory.total_gib:.1f} GiB"
-    rows.append(("all together", f"{used_gib:.2f}", "", total))
+    shown.append(("all", f"{used_gib:.2f}", "", f"of {memory.total_gib:.1f} GiB"))
     headings = ("per GPU", "GiB", "basis", "from")
-    return table(headings, rows, words=["basis", "from"], strong=[len(rows) - 1])
-
-
-def memory_row(name: str, gib: float, label: Label, note: Note) -> tuple[str, ...]:
-    return name.replace("cuda_", "CUDA "), f"{gib:.2f}", label, sentence(note)
+    return table(headings, shown, words=["basis", "from"], strong=[len(shown) - 1])
 
 
 def predicted_memory(memory: Memory) -> StackedBars:

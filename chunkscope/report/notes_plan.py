@@ -6,8 +6,10 @@ table, and refusals after a colon, so those are clauses.
 
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
-from chunkscope.artefacts.numbers import as_written, by, plural, share
+from chunkscope.artefacts.numbers import as_written, by, plural
+from chunkscope.artefacts.numbers import share as percent
 from chunkscope.report.notes import NoteText
 from chunkscope.vllm.settings import Value
 
@@ -71,52 +73,22 @@ def time_error(error: float) -> str:
     ('18 % too short', '6 % too long')
     """
     if error < 0:
-        return f"{share(-error)} too short"
-    return f"{share(error)} too long"
+        return f"{percent(-error)} too short"
+    return f"{percent(error)} too long"
 
 
 def vision_tower(*, weighed: bool) -> str:
     if weighed:
         return "The activations of images and sound are left out."
-    return (
-        "The weights for images and sound are estimated, and their activations are "
-        "left out."
-    )
-
-
-def sliding_window(*, tokens: int, layers: int) -> str:
-    return f"{plural(layers, 'layer')} keep the KV of the last {tokens:,} tokens only."
-
-
-def chunks_kept(*, layers: int) -> str:
-    return (
-        f"vLLM before 0.14 keeps the KV of all tokens in {plural(layers, 'layer')} "
-        "with a window."
-    )
+    return "The weights for images and sound are estimated, their activations left out."
 
 
 def stateful_layers(*, layers: int, known: bool = True) -> str:
     text = f"{plural(layers, 'layer')} with a state instead of a KV cache"
-    if known:
-        return f"{text}."
-    return f"{text}; the size of the state is estimated."
+    return f"{text}." if known else f"{text}; its size is estimated."
 
 
 # -- the data and how it is sent -------------------------------------------------------
-
-
-def repeated(share_of_tokens: float, prefix: int | None, compared: int | None) -> str:
-    """How much of the prompts repeats, as a clause."""
-    if prefix:
-        text = f"all prompts are assumed to share {plural(prefix, 'token')}"
-    else:
-        text = (
-            f"{share(share_of_tokens)} of the prompt tokens repeat the start of an "
-            "earlier prompt"
-        )
-    if compared:
-        text += f" (judged by {plural(compared, 'prompt')})"
-    return text[0].upper() + text[1:]
 
 
 def shared_prefixes(
@@ -126,19 +98,20 @@ def shared_prefixes(
     compared: int | None = None,
     **_: object,
 ) -> str:
-    return f"{repeated(share, prefix, compared)}; the prefix cache can serve them."
+    """How much of the prompts repeats the start of others."""
+    if prefix:
+        return f"All prompts are assumed to share {plural(prefix, 'token')}."
+    text = (
+        f"{percent(share)} of the prompt tokens repeat the start of an earlier prompt"
+    )
+    if compared:
+        text += f" (judged by {plural(compared, 'prompt')})"
+    return f"{text}."
 
 
-def shared_but_not_read(
-    *,
-    share: float,
-    prefix: int | None = None,
-    compared: int | None = None,
-    **_: object,
-) -> str:
+def shared_but_not_read(**values: Any) -> str:
     return (
-        f"{repeated(share, prefix, compared)}, but likelihood requests do not read the "
-        "prefix cache."
+        f"{shared_prefixes(**values)} Likelihood requests do not read the prefix cache."
     )
 
 
@@ -168,33 +141,6 @@ def without_tokenizer(command: Sequence[str]) -> list[str]:
     return words
 
 
-def prompts_refused(*, count: int, of: int, context: int, room: int) -> str:
-    return (
-        f"{count:,} of {plural(of, 'prompt')} do not fit: max_model_len {context:,} "
-        f"leaves {room:,} tokens for the prompt. A server refuses them, lm-eval cuts "
-        "them, and no time below counts them."
-    )
-
-
-def agent_turns(*, requests: int, samples: int) -> str:
-    return (
-        f"These are the {plural(requests, 'request')} of {plural(samples, 'sample')}, "
-        "planned as if none waited for another. Turns do wait, so the run takes longer "
-        "than predicted; and more samples at once than fit the KV cache make it slower."
-    )
-
-
-def prompts_left_out(*, count: int) -> str:
-    return f"{plural(count, 'prompt')} too long for max_model_len: left out."
-
-
-def trace_left_out(*, count: int, of: int, context: int) -> str:
-    return (
-        f"{count:,} of {plural(of, 'request')} are left out: they are longer than "
-        f"max_model_len ({context:,})."
-    )
-
-
 # -- savings ---------------------------------------------------------------------------
 
 SCORED_ONCE = {
@@ -210,19 +156,8 @@ SCORED_ONCE = {
 def score_contexts_once(
     *, dataset: str, others: int, reads: float, how: str, **_: object
 ) -> str:
-    datasets = dataset
-    if others:
-        datasets = f"{dataset} and {others} more"
+    datasets = f"{dataset} and {others} more" if others else dataset
     return f"{datasets}: each context is computed {reads:.1f} times. {SCORED_ONCE[how]}"
-
-
-def early_difference(
-    *, dataset: str, prompts: int, text: str, other: str, **_: object
-) -> str:
-    return (
-        f"{dataset}: about {plural(prompts, 'prompt')} are the same except near the "
-        f'start ("{text}", "{other}"). Move that part to the end.'
-    )
 
 
 def few_in_flight(
@@ -238,10 +173,6 @@ def few_in_flight(
 # -- why an argument has its value -----------------------------------------------------
 
 
-def why_gains(*, gain: float | None, **_: object) -> str:
-    return f"{by(gain)} throughput, all flags together (simulated)"
-
-
 def why_gain_in_doubt(
     *, best: Value, gain: float, least: float, doubt: str, **_: object
 ) -> str:
@@ -249,10 +180,6 @@ def why_gain_in_doubt(
         f"default; {as_written(best)} would gain {by(gain)}, but {by(least)} with "
         f"{VARIATIONS[doubt]} (simulated)"
     )
-
-
-def why_too_little_gain(*, best: Value, gain: float, **_: object) -> str:
-    return f"default; {as_written(best)} changes throughput by {by(gain)} (simulated)"
 
 
 # -- what vLLM refuses -----------------------------------------------------------------
@@ -312,34 +239,14 @@ def memory_activation(*, tokens: int, kib: float, expands: bool) -> str:
     return f"{plural(tokens, 'token')} x {kib:,.0f} KiB in one step"
 
 
-def memory_sampler(*, requests: int, vocab: int) -> str:
-    return f"{plural(requests, 'request')} x {vocab:,} logits, beyond the activations"
-
-
 def memory_overhead(*, several: bool) -> str:
-    if several:
-        return "CUDA context, buffers, communication"
-    return "CUDA context, buffers"
+    text = "CUDA context, buffers"
+    return f"{text}, communication" if several else text
 
 
 def memory_cuda_graphs(*, layers: int, counted: bool) -> str:
-    if counted:
-        return plural(layers, "layer")
-    return f"{plural(layers, 'layer')}, outside this version's budget"
-
-
-# -- emitted forms ---------------------------------------------------------------------
-
-
-def emit_fill_in(*, names: Sequence[str]) -> str:
-    return f"Replace {' and '.join(names)} with your own."
-
-
-def emit_in_flight(*, requests: int) -> str:
-    return (
-        f"Send {plural(requests, 'request')} at once: fewer leave the server idle, "
-        "more only wait."
-    )
+    text = plural(layers, "layer")
+    return text if counted else f"{text}, outside this version's budget"
 
 
 NOTES: dict[str, NoteText] = {
@@ -358,8 +265,10 @@ NOTES: dict[str, NoteText] = {
     "weights_by_formula": "The weights are computed from config.json, as there are no "
     "safetensors files.",
     "vision_tower": vision_tower,
-    "sliding_window": sliding_window,
-    "chunks_kept": chunks_kept,
+    "sliding_window": "{layers:plural(layer)} keep the KV of the last {tokens:,} "
+    "tokens only.",
+    "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in "
+    "{layers:plural(layer)} with a window.",
     "stateful_layers": stateful_layers,
     "unlike_measured": unlike_measured,
     "rough_gaps": "On an H200, p99 gaps were up to {p99:g}x and the longest gap up to "
@@ -384,8 +293,13 @@ NOTES: dict[str, NoteText] = {
     "shared_but_not_read": shared_but_not_read,
     "longest_first": "Requests are sent longest first.",
     "other_tokenizer": other_tokenizer,
-    "prompts_refused": prompts_refused,
-    "agent_turns": agent_turns,
+    "prompts_refused": "{count:,} of {of:plural(prompt)} do not fit: max_model_len "
+    "{context:,} leaves {room:,} tokens for the prompt. A server refuses them, lm-eval "
+    "cuts them, and no time below counts them.",
+    "agent_turns": "These are the {requests:plural(request)} of "
+    "{samples:plural(sample)}, planned as if none waited for another. Turns do wait, "
+    "so the run takes longer than predicted; and more samples at once than fit the KV "
+    "cache make it slower.",
     "answers_are_lengths": "Answers are as long as the numbers in {field} say.",
     "answers_are_texts": "Answers are as long as the texts in {field}.",
     "media_not_timed": "Images, audio and video are not counted: the time is that of "
@@ -393,18 +307,21 @@ NOTES: dict[str, NoteText] = {
     "no_time": "No time is predicted: the longest request does not run with these "
     "settings.",
     "other_profile": "The plan was made from another profile.",
-    "prompts_left_out": prompts_left_out,
-    "trace_left_out": trace_left_out,
+    "prompts_left_out": "{count:plural(prompt)} too long for max_model_len: left out.",
+    "trace_left_out": "{count:,} of {of:plural(request)} are left out: they are longer "
+    "than max_model_len ({context:,}).",
     "setting_left_out": "{setting} is left out: the longest request does not fit.",
     # Savings.
     "score_contexts_once": score_contexts_once,
-    "early_difference": early_difference,
+    "early_difference": "{dataset}: about {prompts:plural(prompt)} are the same except "
+    'near the start ("{text}", "{other}"). Move that part to the end.',
     "few_in_flight": few_in_flight,
     # Why an argument has its value.
     "why_default_is_best": "default; no other value was faster",
-    "why_gains": why_gains,
+    "why_gains": "{gain:change} throughput, all flags together (simulated)",
     "why_gain_in_doubt": why_gain_in_doubt,
-    "why_too_little_gain": why_too_little_gain,
+    "why_too_little_gain": "default; {best} changes throughput by {gain:change} "
+    "(simulated)",
     "why_keeps_limits": "keeps the limits (simulated)",
     "why_length_rule": "by the length rule",
     "why_threshold_ends_nothing": "the length rule's {threshold:,} tokens would split "
@@ -447,8 +364,9 @@ NOTES: dict[str, NoteText] = {
     "emit_spelled_out": "Planned for --entry {entry}: defaults that differ here are "
     "spelled out.",
     "emit_breaks_limits": "This does NOT keep the limits: {limits}.",
-    "emit_in_flight": emit_in_flight,
-    "emit_fill_in": emit_fill_in,
+    "emit_in_flight": "Send {requests:plural(request)} at once: fewer leave the server "
+    "idle, more only wait.",
+    "emit_fill_in": "Replace {names:first} with your own.",
     "emit_config_blank": "Write `--config FILE` with a space: vLLM ignores "
     "`--config=FILE`.",
     "emit_lm_eval_memory": "gpu_memory_utilization is spelled out, as lm-eval has its "
@@ -466,7 +384,8 @@ NOTES: dict[str, NoteText] = {
     "memory_activation": memory_activation,
     "memory_experts": "{tokens:,} tokens x {kib:,.0f} KiB, which the experts' kernel "
     "keeps",
-    "memory_sampler": memory_sampler,
+    "memory_sampler": "{requests:plural(request)} x {vocab:,} logits, beyond the "
+    "activations",
     "memory_compiling": "a first start only: the compiler copies the embedding",
     "memory_overhead": memory_overhead,
     "memory_cuda_graphs": memory_cuda_graphs,

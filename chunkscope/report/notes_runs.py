@@ -1,20 +1,6 @@
 """Sentences for the notes of measured runs; failures follow a colon, as clauses."""
 
-from chunkscope.artefacts.numbers import plural
 from chunkscope.report.notes import NoteText
-
-
-def server_timeout(*, seconds: float, phase: str, answered: int, sent: int) -> str:
-    return f"no end after {seconds:g} s ({asked_so_far(phase, answered, sent)})"
-
-
-def server_failed(*, detail: str, phase: str, answered: int, sent: int) -> str:
-    return f"the server {detail} ({asked_so_far(phase, answered, sent)})"
-
-
-def asked_so_far(phase: str, answered: int, sent: int) -> str:
-    return f"while {phase}, {answered:,} of {plural(sent, 'request')} answered"
-
 
 NOTES: dict[str, NoteText] = {
     "context_too_short": "max_model_len is {max_model_len:,}, and the longest request "
@@ -27,8 +13,10 @@ NOTES: dict[str, NoteText] = {
     "engine_killed": "killed by {signal} while {phase} (SIGKILL is often a lack of "
     "memory)",
     "engine_ended": "ended with code {code} and no message while {phase}",
-    "server_failed": server_failed,
-    "server_timeout": server_timeout,
+    "server_failed": "the server {detail} (while {phase}, {answered:,} of {sent:,} "
+    "answered)",
+    "server_timeout": "no end after {seconds:g} s (while {phase}, {answered:,} of "
+    "{sent:,} answered)",
     "requests_trickled_in": "The first steps ran while requests were still being sent.",
     "prefix_cache_not_emptied": "The prefix cache was not emptied, so repeats may find "
     "the prompts of earlier ones.",

@@ -2,7 +2,7 @@
 
 import shlex
 
-from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95
+from chunkscope.artefacts.figures import ITL_MAX
 from chunkscope.artefacts.numbers import (
     about,
     as_written,
@@ -13,8 +13,8 @@ from chunkscope.artefacts.numbers import (
     seconds,
     share,
 )
+from chunkscope.lengths.profile import DEFAULT_OUTPUT
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Reason, Saving, Work
-from chunkscope.planning.rule import Decision
 from chunkscope.report.blocks import (
     Block,
     Details,
@@ -27,8 +27,13 @@ from chunkscope.report.blocks import (
     Text,
     table,
 )
+from chunkscope.report.concurrency import (
+    advice_sentences,
+    concurrency_blocks,
+    warning_sentences,
+)
 from chunkscope.report.footprint import memory_table, predicted_memory
-from chunkscope.report.notes import sentence
+from chunkscope.report.notes import sentence, sentences
 from chunkscope.report.notes_plan import VARIATIONS
 from chunkscope.report.phrases import (
     DEFAULT_NAME,
@@ -52,7 +57,7 @@ from chunkscope.report.simulation import (
     runs_table,
     throughput,
 )
-from chunkscope.simulation.outputs import OutputOrigin
+from chunkscope.simulation.outputs import DatasetOutput, OutputOrigin
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.settings import Settings
@@ -60,59 +65,82 @@ from chunkscope.vllm.settings import Settings
 HOUR_S = 3_600
 SMOOTHER = 2  # times: a longest gap that shrinks by this is worth a sentence
 PRICE = 1.5  # times: one that grows by this is the price of a gain
-# What has to be known before the answer is used.
-WARNINGS = ("prompts_refused", "agent_turns")
-# How near predictions came to what was measured.
-BACKGROUND = (NOT_VALIDATED, "sliding_window")
-# What the time may turn out differently for.
-REASONS = {
+MAIN_PART = 0.5  # of a range, that makes its reason the main one
+WARNINGS = ("prompts_refused", "agent_turns")  # said before the figures
+BACKGROUND = (NOT_VALIDATED, "sliding_window")  # in the details
+IN_SETUP = (NEWEST_ASSUMED, OUTPUT_ASSUMED)  # which has its own words for them
+REASONS = {  # that the time may turn out differently
     "faster_cpu": "CPU overhead",
     "slower_cpu": "CPU overhead",
     "no_cpu_time": "CPU overhead",
     "second_draw": "the sample",
-    "longer_prompts": "the prompts' lengths",
-    "shorter_prompts": "the prompts' lengths",
-    "longer_outputs": "the answers' lengths",
-    "shorter_outputs": "the answers' lengths",
+    "longer_prompts": "prompt lengths",
+    "shorter_prompts": "prompt lengths",
+    "longer_outputs": "answer lengths",
+    "shorter_outputs": "answer lengths",
     "seen_on_gpus": "prediction error",
+}
+ORIGINS = {
+    OutputOrigin.ASKED: "as asked",
+    OutputOrigin.EARLIER: "as in the earlier run",
+    OutputOrigin.DATA: "the most in the data",
+    OutputOrigin.SCORED: "scored",
+    OutputOrigin.TASK: "the most that the task allows",
+    OutputOrigin.ASSUMED: "assumed; --output",
 }
 
 
 def plan_blocks(plan: Plan) -> list[Block]:
-    blocks: list[Block] = [Headline(headline(plan))]
-    for note in plan.notes:
-        if note.code in WARNINGS:
-            blocks.append(Text(sentence(note)))
-    for saving in plan.savings:
-        blocks.append(Text(saving_text(saving)))
-    blocks += [Text(setup_sentence(plan)), Facts(tuple(facts(plan)))]
-    blocks += tried_blocks(plan)
-    blocks += [Notes(cautions(plan)), Flags(flags(plan)), *details(plan)]
+    blocks: list[Block] = [
+        Headline(headline(plan)),
+        *[Text(text) for text in warnings(plan)],
+        *[Text(saving_text(saving)) for saving in plan.savings],
+        Facts(tuple(facts(plan))),
+        Text(setup_sentence(plan)),
+        *tried_blocks(plan),
+        Notes(tuple(cautions(plan))),
+        Flags(flags(plan)),
+        *details(plan),
+    ]
     if plan.memory is not None:
-        picture = predicted_memory(plan.memory)
-        blocks.append(Details("Memory", (picture, memory_table(plan.memory))))
+        memory = (predicted_memory(plan.memory), memory_table(plan.memory))
+        blocks.append(Details("Memory", memory))
     return blocks
 
 
 def tried_blocks(plan: Plan) -> list[Block]:
-    """The settings that were simulated, as a table and as a picture."""
-    named = [(tried_name(plan, run), run) for run in plan.tried]
-    strong = []
-    for place, run in enumerate(plan.tried):
-        if run is plan.run and not is_broken(plan):
-            strong.append(place)
-    blocks: list[Block] = [runs_table(named, strong)]
-    if plan.default_run is None:
+    """How many samples at once, and the settings that were simulated."""
+    blocks: list[Block] = []
+    if plan.concurrency is not None and has_sessions(plan):
+        blocks += concurrency_blocks(plan.concurrency)
+    if not plan.tried:
         return blocks
+    named = [(tried_name(plan, run), run) for run in plan.tried]
+    default = plan.default_run or plan.tried[0]
     settings = []
-    for name, run in named:
-        is_plan = run is plan.run
-        point = drawn_setting(name, run, plan.default_run, strong=is_plan)
-        settings.append(point)
-    picture = trade_off(settings, is_open=is_open(plan.default_run))
+    strong = []
+    for place, (name, run) in enumerate(named):
+        is_plan = run is plan.run and not is_broken(plan)
+        settings.append(drawn_setting(name, run, default, strong=is_plan))
+        if is_plan:
+            strong.append(place)
+    picture = trade_off(settings, is_open=is_open(default))
     if picture is not None:
-        blocks.insert(0, picture)
-    return blocks
+        blocks.append(picture)
+    return [*blocks, runs_table(named, strong)]
+
+
+def cautions(plan: Plan) -> list[str]:
+    """The size of the sample if there is one, then the plan's notes."""
+    texts = []
+    total = plan.refused.of - plan.refused.prompts
+    if plan.tried and plan.tried[0].requests < total and not has_sessions(plan):
+        sample = plan.tried[0].requests
+        texts.append(f"The table shows a sample: {sample:,} of {total:,} requests.")
+    for note in plan.notes:
+        if note.code not in (*WARNINGS, *BACKGROUND, *IN_SETUP):
+            texts.append(sentence(note))
+    return texts
 
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
@@ -125,35 +153,18 @@ def tried_name(plan: Plan, run: SimulatedRun) -> str:
 
 
 def details(plan: Plan) -> list[Block]:
+    background = [note for note in plan.notes if note.code in BACKGROUND]
     blocks: list[Block] = []
     if plan.tried:
-        notes = [note for note in plan.notes if note.code in BACKGROUND]
-        texts = tuple(sentence(note) for note in notes)
-        blocks.append(Details("How sure the times are", (Notes(texts),)))
-    blocks.append(Details("Each dataset alone", (datasets_table(plan),)))
+        accuracy = Notes(sentences(background))
+        blocks.append(Details("How sure the times are", (accuracy,)))
+    if plan.concurrency is not None and not has_sessions(plan):
+        at_once = tuple(concurrency_blocks(plan.concurrency))
+        blocks.append(Details("Requests at once", at_once))
+    blocks.append(Details("Each dataset", (datasets_table(plan),)))
     if not is_broken(plan):
         blocks.append(Details("Why", (reasons_table(plan),)))
     return blocks
-
-
-def cautions(plan: Plan) -> tuple[str, ...]:
-    """The size of the sample if there is one, then the plan's notes."""
-    sentences = []
-    total = plan.refused.of - plan.refused.prompts
-    if plan.tried and plan.tried[0].requests < total:
-        sample = plan.tried[0].requests
-        sentences.append(f"The table shows a sample: {sample:,} of {total:,} requests.")
-    for note in plan.notes:
-        if note.code not in (*WARNINGS, *BACKGROUND, *said_in_setup(plan)):
-            sentences.append(sentence(note))
-    return tuple(sentences)
-
-
-def said_in_setup(plan: Plan) -> tuple[str, ...]:
-    """Codes of notes that the setup sentence has in its own words."""
-    if any(output.origin is OutputOrigin.TASK for output in plan.outputs):
-        return (NEWEST_ASSUMED,)  # it names the cap, not what is assumed below it
-    return (NEWEST_ASSUMED, OUTPUT_ASSUMED)
 
 
 # -- the answer ------------------------------------------------------------------------
@@ -164,13 +175,21 @@ def is_broken(plan: Plan) -> bool:
     return plan.advice.kind is AdviceKind.NO_SETTING
 
 
+def has_sessions(plan: Plan) -> bool:
+    """Do requests wait for the answer to the one before?"""
+    return plan.concurrency is not None and plan.concurrency.unit == "samples"
+
+
 def headline(plan: Plan) -> str:
-    """What to set, what that brings, and its price."""
-    return " ".join(answer(plan))
+    """What to do, what that brings, and its price."""
+    texts = []
+    if has_sessions(plan) and plan.concurrency is not None:
+        texts += advice_sentences(plan.concurrency)
+    return " ".join([*texts, *answer(plan)])
 
 
 def answer(plan: Plan) -> list[str]:
-    """The same as sentences, the first one alone an answer."""
+    """What to set, as sentences."""
     advice = plan.advice
     if is_broken(plan):
         return limits_broken(plan)
@@ -178,27 +197,23 @@ def answer(plan: Plan) -> list[str]:
         return by_lengths(plan)
     if advice.basis is Basis.MODE:
         return by_mode(plan)
-    if advice.kind is AdviceKind.SET:
-        return set_arguments(plan)
-    return keep_defaults(plan)
-
-
-def changed_settings(plan: Plan) -> Settings:
-    """What is advised and is not vLLM's own value anyway."""
-    given = plan.settings.given()
-    changed = {}
-    for name, value in plan.advice.settings.given().items():
-        if name in given:
-            changed[name] = value
-    return Settings.of(changed)
+    if advice.kind is AdviceKind.KEEP:
+        return keep_defaults(plan)
+    if plan.request.slo:
+        return keep_limits(plan)
+    return gain_speed(plan)
 
 
 def change_text(plan: Plan) -> str:
     """`Keep vLLM's defaults`, or `Set max_num_seqs 512 instead of 256`."""
-    changed = changed_settings(plan)
-    if plan.advice.kind is AdviceKind.KEEP or not changed.given():
+    given = plan.settings.given()
+    changed = {}
+    for name, value in plan.advice.settings.given().items():
+        if name in given:  # else it is vLLM's own value anyway
+            changed[name] = value
+    if plan.advice.kind is AdviceKind.KEEP or not changed:
         return f"Keep {DEFAULTS}"
-    return f"Set {settings_text(changed, plan.default)}"
+    return f"Set {settings_text(Settings.of(changed), plan.default)}"
 
 
 def needed_sentences(plan: Plan) -> list[str]:
@@ -211,83 +226,92 @@ def needed_sentences(plan: Plan) -> list[str]:
 def by_lengths(plan: Plan) -> list[str]:
     """Nothing was simulated: the length rule answers."""
     change = change_text(plan)
-    missing = " and ".join(lacking(plan)) or "a known GPU"
     return [
         f"By the lengths of the prompts alone: {change[0].lower()}{change[1:]}.",
         *needed_sentences(plan),
-        f"Nothing was simulated, as {missing} is missing.",
+        f"Nothing was simulated, as {missing_text(plan)}.",
     ]
+
+
+def missing_text(plan: Plan) -> str:
+    if plan.model is None and plan.gpu is None:
+        return "--model and --gpu are missing"
+    if plan.model is None:
+        return "--model is missing"
+    if plan.gpu is None:
+        return "--gpu is missing"
+    return "the speed of this GPU is not known"
 
 
 def by_mode(plan: Plan) -> list[str]:
     """What `--mode` forces, and what that costs or gains."""
-    sentences = [f"{change_text(plan)}, as --mode {plan.request.mode} asks."]
+    texts = [f"{change_text(plan)}, as --mode {plan.request.mode} asks."]
     if plan.advice.needed.given():
-        sentences.append(f"That needs {settings_text(plan.advice.needed)}.")
-    run, default = plan.run, plan.default_run
-    if run is None or default is None:
-        sentences.append("It was not simulated.")
-    elif run is default:
-        sentences.append(f"It is the same as {DEFAULT_NAME} here.")
-    elif plan.request.slo:
-        sentences += limits_kept(plan)
-    else:
-        gain = default.figures.makespan_s / run.figures.makespan_s - 1
-        sentences.append(f"It has {throughput(gain)} (simulated).")
-        if abs(gain) < 0.0005:
-            sentences[-1] = f"It is {throughput(gain)} (simulated)."
-        sentences += price_sentences(plan)
-    return sentences
+        texts.append(f"That needs {settings_text(plan.advice.needed)}.")
+    if plan.run is None or plan.default_run is None:
+        return [*texts, "It was not simulated."]
+    if plan.run is plan.default_run:
+        return [*texts, f"It is the same as {DEFAULT_NAME} here."]
+    took, usual = plan.run.figures.makespan_s, plan.default_run.figures.makespan_s
+    return [
+        *texts,
+        f"All requests take {seconds(took)}, {seconds(usual)} with {DEFAULT_NAME} "
+        "(simulated).",
+        *price_sentences(plan),
+    ]
 
 
-def set_arguments(plan: Plan) -> list[str]:
-    """What to set, and what it gains."""
-    if plan.request.slo:
-        return [
-            f"{change_text(plan)}: {limit_state(plan.run)} (simulated).",
-            *needed_sentences(plan),
-            *limits_kept(plan),
-        ]
+def gain_speed(plan: Plan) -> list[str]:
+    """What to set for the sake of time."""
     advice = plan.advice
-    sentences = [f"{change_text(plan)}: {throughput(advice.gain)} (simulated)."]
+    texts = [f"{change_text(plan)}: {throughput(advice.gain)} (simulated)."]
     if advice.doubt is not None:
-        least = by(advice.least_gain)
-        sentences.append(f"It is at least {least} with {VARIATIONS[advice.doubt]}.")
-    return [*sentences, *needed_sentences(plan), *price_sentences(plan)]
+        doubt = VARIATIONS[advice.doubt]
+        texts.append(f"With {doubt} it is {by(advice.least_gain)}.")
+    return [*texts, *needed_sentences(plan), *price_sentences(plan)]
+
+
+def keep_limits(plan: Plan) -> list[str]:
+    """What to set for the sake of limits."""
+    advice, default = plan.advice, plan.default_run
+    texts = [f"{change_text(plan)}: {limit_state(plan.run)} (simulated)."]
+    if advice.gain and not plan.request.is_open:
+        texts.append(f"It has {throughput(advice.gain)}.")
+    if advice.doubt is not None and not advice.least_gain:
+        texts.append(f"With {VARIATIONS[advice.doubt]} the limits are broken.")
+    if default is None or default.slo is None or not default.slo.is_met:
+        texts.append(f"With {DEFAULT_NAME}, {load_state(default)}.")
+    return [*texts, *needed_sentences(plan), *price_sentences(plan)]
 
 
 def keep_defaults(plan: Plan) -> list[str]:
     """That nothing else is worth it, and why."""
+    advice = plan.advice
+    why = "no other setting is more than 3 % faster"
+    if plan.request.slo:
+        why = limit_state(plan.default_run)
+    elif advice.alternative is not None and advice.doubt is not None:
+        why = (
+            f"{settings_text(advice.alternative)} gives {by(advice.gain)} throughput, "
+            f"but {by(advice.least_gain)} with {VARIATIONS[advice.doubt]}"
+        )
     return [
-        f"{change_text(plan)}: {why_kept(plan)} (simulated).",
+        f"{change_text(plan)}: {why} (simulated).",
         *needed_sentences(plan),
         *streaming_sentences(plan),
     ]
 
 
-def why_kept(plan: Plan) -> str:
-    """As a clause."""
-    advice = plan.advice
-    if plan.request.slo:
-        return limit_state(plan.default_run)
-    if advice.alternative is None or advice.doubt is None:
-        return "no other setting is more than 3 % faster"
-    return (
-        f"{settings_text(advice.alternative)} gives {by(advice.gain)} throughput, but "
-        f"{by(advice.least_gain)} with {VARIATIONS[advice.doubt]}"
-    )
-
-
 def streaming_sentences(plan: Plan) -> list[str]:
     """What the best other setting brings to those who stream, at no cost in time."""
     default, alternative = plan.default_run, plan.advice.alternative
-    best = other_run(plan)
-    if default is None or best is None or alternative is None or plan.request.slo:
+    others = [run for run in plan.tried if run is not default]
+    if default is None or alternative is None or not others or plan.request.slo:
         return []
-    before, after = ITL_MAX.value(default.figures), ITL_MAX.value(best.figures)
-    if before is None or after is None or SMOOTHER * after > before:
-        return []
-    if best.figures.makespan_s > default.figures.makespan_s:
+    before = ITL_MAX.value(default.figures) or 0.0
+    after = ITL_MAX.value(others[0].figures) or 0.0
+    is_slower = others[0].figures.makespan_s > default.figures.makespan_s
+    if is_slower or SMOOTHER * after > before:
         return []
     return [
         f"If you stream answers, set {settings_text(alternative)}: at no cost in time, "
@@ -295,44 +319,16 @@ def streaming_sentences(plan: Plan) -> list[str]:
     ]
 
 
-def other_run(plan: Plan) -> SimulatedRun | None:
-    """The best run beside vLLM's default."""
-    for run in plan.tried:
-        if run is not plan.default_run:
-            return run
-    return None
-
-
-def limits_kept(plan: Plan) -> list[str]:
-    """What is gained besides keeping the limits, and what became of them by default."""
-    advice, default = plan.advice, plan.default_run
-    sentences = []
-    if advice.gain and not plan.request.is_open:
-        sentences.append(f"It has {throughput(advice.gain)}.")
-    if advice.doubt is not None and not advice.least_gain:
-        sentences.append(
-            f"With {VARIATIONS[advice.doubt]} it does not keep the limits."
-        )
-    is_kept = default is not None and default.slo is not None and default.slo.is_met
-    if not is_kept:
-        sentences.append(f"With {DEFAULT_NAME}, {load_state(default)}.")
-    return [*sentences, *price_sentences(plan)]
-
-
 def price_sentences(plan: Plan) -> list[str]:
-    """What gets worse by half or more; no sentence where it is limited anyway."""
-    figure = TTFT_P95 if plan.request.is_open else ITL_MAX
-    if plan.run is None or plan.default_run is None:
+    """That the longest gap grows by half or more, unless it is limited anyway."""
+    limited = {limit.name for limit in plan.request.slo}
+    if plan.run is None or plan.default_run is None or ITL_MAX.promise in limited:
         return []
-    if figure.promise in {limit.name for limit in plan.request.slo}:
+    before = ITL_MAX.value(plan.default_run.figures) or 0.0
+    after = ITL_MAX.value(plan.run.figures) or 0.0
+    if not before or after < PRICE * before:
         return []
-    before = figure.value(plan.default_run.figures)
-    after = figure.value(plan.run.figures)
-    if not before or after is None or after < PRICE * before:
-        return []
-    if figure is TTFT_P95:
-        return [f"The {figure.title} grows from {seconds(before)} to {seconds(after)}."]
-    return [f"The {figure.title} grows from {about(before)} to {about(after)}."]
+    return [f"The {ITL_MAX.title} grows from {about(before)} to {about(after)}."]
 
 
 def limits_broken(plan: Plan) -> list[str]:
@@ -341,26 +337,28 @@ def limits_broken(plan: Plan) -> list[str]:
     limits = listed([str(limit) for limit in request.slo])
     if request.is_open:
         limits += f" at {request.arrivals}"
-    state = limit_state(plan.default_run)
-    if advice.rate:
-        state = load_state(plan.default_run)
-    sentences = [
-        f"No setting that was tried keeps {limits}.",
-        f"With {DEFAULT_NAME}, {state} (simulated).",
-    ]
-    if advice.rate and advice.alternative:
-        sentences.append(
-            f"About {per_second(advice.rate)} would be served within them, with "
-            f"{settings_text(advice.alternative)}."
-        )
-    elif advice.rate:
-        rate = per_second(advice.rate)
-        sentences.append(f"About {rate} would be served within them.")
-    else:
-        sentences.append("No lower rate helps.")
+    texts = [f"No setting that was tried keeps {limits}."]
+    if not advice.rate:
+        state = limit_state(plan.default_run)
+        texts.append(f"With {DEFAULT_NAME}, {state} (simulated).")
+        texts.append("No lower rate helps.")
+        return [*texts, *needed_sentences(plan)]
+    texts.append(f"With {DEFAULT_NAME}, {load_state(plan.default_run)} (simulated).")
+    within = f"About {per_second(advice.rate)} would be served within them"
+    if advice.alternative is not None:
+        within += f", with {settings_text(advice.alternative)}"
+    texts.append(f"{within}.")
     if advice.gpus:
-        sentences.append(f"For {request.arrivals} it takes about {advice.gpus} GPUs.")
-    return [*sentences, *needed_sentences(plan)]
+        texts.append(f"For {request.arrivals} it takes about {advice.gpus} GPUs.")
+    return [*texts, *needed_sentences(plan)]
+
+
+def warnings(plan: Plan) -> list[str]:
+    """What has to be known before the answer is used."""
+    texts = [sentence(note) for note in plan.notes if note.code in WARNINGS]
+    if plan.concurrency is not None:
+        texts += warning_sentences(plan.concurrency, plan.request.e2e_timeout_s)
+    return texts
 
 
 def saving_text(saving: Saving) -> str:
@@ -389,25 +387,13 @@ def flags(plan: Plan) -> str:
     return shlex.join(plan.cli_args())
 
 
-def lacking(plan: Plan) -> list[str]:
-    """Options without which nothing can be simulated."""
-    options = []
-    if plan.model is None:
-        options.append("--model")
-    if plan.gpu is None:
-        options.append("--gpu")
-    return options
-
-
 def next_command(plan: Plan, file: str) -> str:
     """The command that usually comes next; empty where none helps.
 
     `file` is the plan's, as a word to be appended, or empty for the usual one.
     """
     if is_broken(plan):
-        if plan.advice.rate:
-            return f"chunkscope simulate{file} --find-rate"
-        return ""
+        return f"chunkscope simulate{file} --find-rate" if plan.advice.rate else ""
     if plan.model is None:
         return "chunkscope models"
     if plan.gpu is None:
@@ -439,33 +425,22 @@ def setup(plan: Plan) -> str:
     if plan.request.is_open:
         prompts += f" at {plan.request.arrivals}"
     parts = [machine, version_text(plan.deployment, plan.notes), prompts]
-    if plan.client_requests:
-        parts.append(f"{plan.client_requests:,} at once")
-    return f"{', '.join(parts)}, {'; '.join(outputs_texts(plan))}"
+    if plan.concurrency is not None and plan.cost is not None and plan.cost.client:
+        parts.append(f"{plan.cost.client:,} {plan.concurrency.unit} at once")
+    return ", ".join([*parts, outputs_text(plan.outputs)])
 
 
-def outputs_texts(plan: Plan) -> list[str]:
-    """How long answers are, for each place that this is known from."""
-    origins: dict[OutputOrigin, list[int]] = {}
-    for output in plan.outputs:
-        origins.setdefault(output.origin, []).append(output.tokens)
-    texts = []
-    for origin, tokens in origins.items():
-        least, most = min(tokens), max(tokens)
-        size = plural(most, "output token")
-        if least < most:
-            size = f"{least:,} to {size}"
-        texts.append(ORIGINS[origin].format(size=size))
-    return texts
-
-
-ORIGINS = {
-    OutputOrigin.ASKED: "{size} each (--max-output)",
-    OutputOrigin.DATA: "at most {size} each (from the data)",
-    OutputOrigin.SCORED: "{size} each (scored)",
-    OutputOrigin.TASK: "at most {size} each (from the task)",
-    OutputOrigin.ASSUMED: "{size} each (assumed; --max-output)",
-}
+def outputs_text(outputs: tuple[DatasetOutput, ...]) -> str:
+    """How long answers are, and where that is known from."""
+    origins = dict.fromkeys(ORIGINS[output.origin] for output in outputs)
+    tokens = [output.tokens for output in outputs]
+    size = plural(max(tokens), "output token")
+    asked = outputs[0].asked
+    if min(tokens) < max(tokens):
+        size = f"{min(tokens):,} to {size}"
+    elif asked is not None and not asked.is_number:
+        size = f"p50 {asked.p50:,} and p95 {size}"
+    return f"{size} each ({', '.join(origins)})"
 
 
 # -- key figures -----------------------------------------------------------------------
@@ -473,108 +448,56 @@ ORIGINS = {
 
 def facts(plan: Plan) -> list[Fact]:
     """The figures to remember, as far as they are known."""
-    found = []
-    if plan.cost is not None:
-        found += cost_facts(plan, plan.cost)
-    if plan.memory is not None:
-        found.append(memory_fact(plan))
+    found = cost_facts(plan)
+    memory, chunks = plan.memory, plan.chunks
+    if memory is not None:
+        kv_cache = f"{memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
+        weights = f"weights {memory.line('weights').gib:.1f}"
+        parts = f"of {memory.total_gib:.1f}: {weights}, KV cache {kv_cache}"
+        size = f"{memory.requested_gib:.1f} GiB"
+        found.append(Fact(label="memory", value=size, remark=parts))
     found += concurrency_facts(plan)
-    chunks = plan.chunks
     if chunks.prompts and chunks.size is not None:
         over = f"prompts over {plural(chunks.size, 'token')}"
         found.append(Fact(label="chunked", value=share(chunks.share), remark=over))
-    if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
-        over = f"prompts over {plural(plan.refused.room_tokens, 'token')}"
-        remark = f"{over}: a server refuses them, lm-eval cuts them"
-        value = f"{plan.refused.prompts:,}"
-        found.append(Fact(label="too long", value=value, remark=remark))
     if plan.run is not None and plan.run.figures.preemptions:
         times = plural(plan.run.figures.preemptions, "time")
         found.append(Fact(label="preempted", value=times, remark="KV cache full"))
     return found
 
 
-def cost_facts(plan: Plan, cost: Cost) -> list[Fact]:
-    """The time and its range; what it costs, if the price of a GPU is known."""
+def cost_facts(plan: Plan) -> list[Fact]:
+    """The time and its range, and what it costs where a GPU has a price."""
+    cost, per_hour = plan.cost, plan.request.price_per_hour
+    if cost is None:
+        return []
     usual_s = cost.hours * HOUR_S
     least = seconds(cost.least_hours * HOUR_S, like=usual_s)
     most = seconds(cost.most_hours * HOUR_S, like=usual_s)
-    span = f"{least.partition(' ')[0]} to {most}, depending on {varied(cost)}"
+    span = f"{least.partition(' ')[0]} to {most}, {range_reason(cost)}"
     found = [Fact(label="time", value=seconds(usual_s), remark=span)]
-    if plan.request.price_per_hour is not None:
-        per_hour = plan.request.price_per_hour * plan.effective.parallel.gpus
-        low, high = (
-            price(per_hour * cost.least_hours),
-            price(per_hour * cost.most_hours),
-        )
-        value = price(per_hour * cost.hours)
-        found.append(Fact(label="price", value=value, remark=f"{low} to {high}"))
+    added = cost.hours_per_1000_output_tokens
+    if added is not None:
+        longer = f"+ {seconds(added * HOUR_S)}"
+        remark = "per 1,000 more tokens an answer"
+        found.append(Fact(label="longer answers", value=longer, remark=remark))
+    if per_hour is not None:
+        prices = []
+        for hours in (cost.hours, cost.least_hours, cost.most_hours):
+            prices.append(price(per_hour * plan.effective.parallel.gpus * hours))
+        usual, low, high = prices
+        found.append(Fact(label="price", value=usual, remark=f"{low} to {high}"))
     return found
 
 
-def varied(cost: Cost) -> str:
-    """What the time may turn out differently for."""
-    return listed(list(dict.fromkeys(REASONS[code] for code in cost.varied)))
-
-
-def memory_fact(plan: Plan) -> Fact:
-    memory = plan.memory
-    if memory is None:
-        raise AssertionError("asked for only where the memory is known")
-    remark = (
-        f"of {memory.total_gib:.1f}: weights {memory.line('weights').gib:.1f}, "
-        f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
-    )
-    value = f"{memory.requested_gib:.1f} GiB"
-    return Fact(label="memory", value=value, remark=remark)
-
-
-def concurrency_facts(plan: Plan) -> list[Fact]:
-    """How many requests a client does best to send at once, where nobody said."""
-    requests = plan.requests_in_flight
-    is_asked = plan.request.is_open or plan.client_requests
-    if requests is None or plan.memory is None or is_asked or is_broken(plan):
-        return []
-    if plan.deployment.entry is not Entry.SERVE:  # the LLM class has all at once
-        return []
-    remark = "requests at once are as fast as more (simulated)"
-    if plan.in_flight is None:
-        remark = "requests at once fill the KV cache"
-    elif requests == plan.refused.of - plan.refused.prompts:
-        remark = "all of them: send all requests at once"
-    return [Fact(label="concurrency", value=f"{requests:,}", remark=remark)]
-
-
-# -- details ---------------------------------------------------------------------------
-
-
-def datasets_table(plan: Plan) -> Table:
-    """The datasets in the data's order: time, and the length rule."""
-    decisions = dict(plan.decisions)
-    works: dict[str, Work] = {}
-    if plan.cost is not None:
-        works.update(plan.cost.datasets)
-        works["all together"] = plan.cost
-    if len(decisions) > 1 and plan.request.dataset is None:
-        decisions["all together"] = plan.decision
-    rule = "length rule"
-    if plan.request.mode is not None:
-        rule = "mode"
-    headings = ["dataset", rule, "threshold", "over it"]
-    if works:
-        headings.insert(1, "time")
-    rows = []
-    for name, decision in decisions.items():
-        row = [name, *rule_cells(decision)]
-        if works:
-            row.insert(1, time_text(works.get(name)))
-        rows.append(row)
-    return table(headings, rows, words=[rule], strong=[len(rows) - 1])
-
-
-def rule_cells(decision: Decision) -> list[str | int | None]:
-    over = share(decision.chunks.share) if decision.chunks.prompts else None
-    return [decision.mode.value, decision.threshold, over]
+def range_reason(cost: Cost) -> str:
+    """Why the time may be another: the main reason where one stands out."""
+    added = cost.hours_per_1000_output_tokens or 0.0
+    twice_as_long_hours = added * DEFAULT_OUTPUT / 1_000
+    if twice_as_long_hours > MAIN_PART * (cost.most_hours - cost.hours):
+        return "mostly because nobody knows how long the answers are"
+    reasons = dict.fromkeys(REASONS[code] for code in cost.varied)
+    return f"depending on {listed(list(reasons))}"
 
 
 def time_text(work: Work | None) -> str | None:
@@ -583,19 +506,51 @@ def time_text(work: Work | None) -> str | None:
     return seconds(work.hours * HOUR_S)
 
 
+def concurrency_facts(plan: Plan) -> list[Fact]:
+    """How many requests a client does best to send at once, where nobody said."""
+    requests = plan.requests_in_flight
+    is_asked = plan.request.is_open or plan.client_requests or has_sessions(plan)
+    is_served = plan.deployment.entry is Entry.SERVE  # the LLM class has all at once
+    if requests is None or plan.memory is None or is_asked or not is_served:
+        return []
+    remark = "requests at once fill the KV cache"
+    if plan.in_flight is not None:
+        remark = "requests at once are as fast as more (simulated)"
+    return [Fact(label="concurrency", value=f"{requests:,}", remark=remark)]
+
+
+# -- details ---------------------------------------------------------------------------
+
+
+def datasets_table(plan: Plan) -> Table:
+    """The datasets in the data's order: time, client, and the length rule."""
+    decisions = dict(plan.decisions)
+    works: dict[str, Work] = {}
+    if plan.cost is not None:
+        works = {**plan.cost.datasets, "all": plan.cost}
+    if len(decisions) > 1 and plan.request.dataset is None:
+        decisions["all"] = plan.decision
+    rule = "mode" if plan.request.mode is not None else "length rule"
+    rows = []
+    for name, decision in decisions.items():
+        work = works.get(name)
+        at_once = work.client if work is not None else None
+        over = share(decision.chunks.share) if decision.chunks.prompts else None
+        times = [time_text(work), at_once]
+        rows.append([name, *times, decision.mode, decision.threshold, over])
+    headings = ["dataset", "time", "at once", rule, "threshold", "over it"]
+    return table(headings, rows, words=[rule], strong=[len(rows) - 1])
+
+
 def reasons_table(plan: Plan) -> Table:
     """Arguments that are set, or whose default was compared with another value."""
     rows = []
     for reason in plan.reasons:
-        value, own = reason.values.get("value"), reason.values.get("own")
-        rows.append(
-            (
-                reason.argument,
-                None if value is None else as_written(value),
-                None if own is None else as_written(own),
-                reason_text(plan, reason),
-            )
-        )
+        row = [reason.argument]
+        for name in ("value", "own"):
+            value = reason.values.get(name)
+            row.append("-" if value is None else as_written(value))
+        rows.append([*row, reason_text(plan, reason)])
     headings = ("argument", "value", "default", "why")
     return table(headings, rows, words=["why"])
 

@@ -3,14 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from chunkscope.artefacts.figures import (
-    FIGURES,
-    ITL_MAX,
-    ITL_P99,
-    MAKESPAN,
-    TTFT_P95,
-    Figure,
-)
+from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
 from chunkscope.artefacts.numbers import (
     about,
     exceeds,
@@ -32,39 +25,30 @@ from chunkscope.report.blocks import (
     Written,
     table,
 )
-from chunkscope.report.notes import capital, sentence
+from chunkscope.report.notes import capital, sentences
 from chunkscope.report.phrases import (
     DEFAULT_NAME,
     NOT_VALIDATED,
     OUTPUT_ASSUMED,
-    RUN_NAMES,
     load_state,
     machine_text,
     settings_text,
     validated_text,
 )
 from chunkscope.report.pictures import Setting, split_prompts, timeline, trade_off
-from chunkscope.simulation.result import (
-    SimulatedRun,
-    Simulation,
-    TimelineStep,
-)
+from chunkscope.report.run_figures import HEADINGS, figures_table, run_name, value_text
+from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import LatencyLimit
+from chunkscope.simulation.workload import BATCH
+from chunkscope.vllm.enums import SendOrder
 from chunkscope.vllm.flags import command_line
-from chunkscope.vllm.settings import Settings
 
-HEADINGS = {
-    MAKESPAN.key: "time",
-    TTFT_P95.key: "first token p95",
-    ITL_P99.key: "gap p99",
-    ITL_MAX.key: "longest gap",
-}
 WORTH = 0.03  # a smaller difference in time is a tie
 WAITS = 1.15  # times the GPU's own time: from here on the run waits for the host
 # Of such runs from their median (reports/h200/qwen2.5-1.5b-mixed).
 LEAST_HOST, MOST_HOST = -0.18, 0.29
 MOST_NAMED = 2  # prompts, in a step's row
-ORDERS = {"longest": "longest first", "shuffled": "shuffled"}
+ORDERS = {SendOrder.LONGEST: "longest first", SendOrder.SHUFFLED: "shuffled"}
 SENT = {
     "batch": "all at once",
     "given": "arriving as given",
@@ -74,14 +58,15 @@ SENT = {
 
 
 def simulation_blocks(simulation: Simulation) -> list[Block]:
+    named = named_runs(simulation)
     return [
         Headline(headline(simulation)),
         Text(setup(simulation)),
         *pictures(simulation),
-        runs_table(named_runs(simulation)),
+        runs_table(named),
         *steps_blocks(simulation),
         *remarks(simulation),
-        Details("Every figure", every_figure(simulation, named_runs(simulation))),
+        Details("Every figure", every_figure(simulation)),
     ]
 
 
@@ -99,82 +84,40 @@ def steps_blocks(simulation: Simulation) -> list[Block]:
 
 
 def remarks(simulation: Simulation) -> list[Block]:
-    """What is odd about the runs, and what to be careful about."""
-    blocks: list[Block] = [Text(text) for text in observations(simulation)]
-    blocks.append(Notes(cautions(simulation)))
-    return blocks
+    """What to be careful about."""
+    notes = []
+    for note in simulation.notes:
+        if note.code not in (NOT_VALIDATED, OUTPUT_ASSUMED):  # said elsewhere
+            notes.append(note)
+    return [Text(host_sentence(simulation)), Notes(sentences(notes))]
+
+
+def every_figure(simulation: Simulation) -> tuple[Block, ...]:
+    """All figures, and how near predictions came to what was measured."""
+    notes = [note for note in simulation.notes if note.code == NOT_VALIDATED]
+    rests_on = [Text(step_times(simulation)), Notes(sentences(notes))]
+    if simulation.is_sweep:
+        return tuple(rests_on)
+    return (*rests_on, figures_table(simulation.runs))
 
 
 def pictures(simulation: Simulation) -> list[Block]:
     """Each setting by time and longest gap; the steps of runs that have a name."""
-    runs = simulation.runs
-    steps = timeline([(run_name(run), run.timeline) for run in runs if run.setting])
-    default = default_of(runs) or runs[0]
-    settings = [drawn_setting(run_name(run), run, default) for run in runs]
-    trade = trade_off(settings, is_open=is_open(runs[0]))
-    return [chart for chart in (trade, steps) if chart is not None]
+    named = named_runs(simulation)
+    default = default_of(simulation.runs) or simulation.runs[0]
+    settings = [drawn_setting(name, run, default) for name, run in named]
+    trade = trade_off(settings, is_open=is_open(default))
+    steps = timeline([(name, run.timeline) for name, run in named if run.setting])
+    return [picture for picture in (trade, steps) if picture is not None]
 
 
 def drawn_setting(
     name: str, run: SimulatedRun, default: SimulatedRun, *, strong: bool = False
 ) -> Setting:
     """A point of the picture, with the flags that lead to it."""
-    changed = run.settings.changed_from(default.settings)
-    return Setting(
-        name=name,
-        flags=shlex.join(command_line(changed.given())),
-        figures=run.figures,
-        strong=strong,
-    )
-
-
-def cautions(simulation: Simulation) -> tuple[str, ...]:
-    """Its notes without those that the setup or the details have."""
-    sentences = []
-    for note in simulation.notes:
-        if note.code not in (NOT_VALIDATED, OUTPUT_ASSUMED):
-            sentences.append(sentence(note))
-    return tuple(sentences)
-
-
-# -- names -----------------------------------------------------------------------------
-
-
-def run_name(run: SimulatedRun) -> str:
-    """`the plan (vLLM's default)`; for a setting of a sweep its arguments."""
-    if not run.setting:
-        return point_name(run.settings)
-    name = RUN_NAMES.get(run.setting, run.setting)
-    if not run.same_as:
-        return name
-    names = [RUN_NAMES.get(alias, alias) for alias in run.same_as]
-    return f"{name} ({', '.join(names)})"
-
-
-def point_name(settings: Settings) -> str:
-    """
-    >>> point_name(Settings(max_num_batched_tokens=512))
-    '512 tokens a step'
-    """
-    name = f"{plural(settings.step_tokens, 'token')} a step"
-    threshold = settings.long_prefill_token_threshold
-    if threshold:
-        return f"{name}, {threshold:,} a prompt"
-    return name
-
-
-def sent_when(arrivals: str, concurrency: int | None) -> str:
-    """
-    >>> sent_when("batch", None), sent_when("8/s", None), sent_when("batch", 4)
-    ('all at once', 'arriving at 8/s', 'at most 4 at once')
-    """
-    words = SENT.get(arrivals, f"arriving at {arrivals}")
-    if concurrency is None:
-        return words
-    most = f"at most {concurrency:,} at once"
-    if arrivals == "batch":
-        return most
-    return f"{words}, {most}"
+    changed = run.settings.changed_from(default.settings).given()
+    flags = shlex.join(command_line(changed))
+    return Setting(name=name, flags=flags, figures=run.figures, strong=strong)
 
 
 def is_open(run: SimulatedRun) -> bool:
@@ -200,7 +143,7 @@ def headline(simulation: Simulation) -> str:
     if simulation.is_sweep:
         return best_of_sweep(simulation.runs)
     default = default_of(others)
-    if first.slo:
+    if first.slo or first.queue_grows:
         return limits_sentence(first, default)
     if is_open(first):
         return waiting_sentence(first, default)
@@ -216,12 +159,10 @@ def limits_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
 
 def waiting_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
     """For requests at a rate: how long the first token takes."""
-    ours = TTFT_P95.value(run.figures)
-    text = f"{capital(run_name(run))}: {TTFT_P95.title} {seconds(ours)}"
-    if default is None:
-        return f"{text} (simulated)."
-    theirs = TTFT_P95.value(default.figures)
-    return f"{text}, {seconds(theirs)} with {DEFAULT_NAME} (simulated)."
+    text = f"{capital(run_name(run))}: {TTFT_P95.title} {value_text(TTFT_P95, run)}"
+    if default is not None:
+        text += f", {value_text(TTFT_P95, default)} with {DEFAULT_NAME}"
+    return f"{text} (simulated)."
 
 
 def time_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
@@ -238,9 +179,10 @@ def time_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
 
 def throughput(gain: float | None) -> str:
     """
-    >>> throughput(0.13), throughput(-0.02), throughput(0.0)
-    ("13 % more throughput than vLLM's default", "2 % less throughput than \
-vLLM's default", "as fast as vLLM's default")
+    >>> throughput(0.13)
+    "13 % more throughput than vLLM's default"
+    >>> throughput(0.0)
+    "as fast as vLLM's default"
     """
     rounded = round(gain or 0.0, 3)
     if rounded > 0:
@@ -252,23 +194,22 @@ vLLM's default", "as fast as vLLM's default")
 
 def best_rate(runs: Sequence[SimulatedRun]) -> str:
     """The setting with the highest rate; vLLM's default if no other is better."""
-    served = [run for run in runs if rate_of(run) > 0]
-    if not served:
-        return no_rate(runs)
-    best = max(served, key=rate_of)
-    default = default_of(served)
-    does = "keeps the limits" if best.slo else "serves"
+    best, default = max(runs, key=rate_of), default_of(runs)
+    if not rate_of(best):
+        breaks = runs[0].rate.breaks if runs[0].rate else None
+        return f"No setting keeps the limits at any rate: {breaks} breaks (simulated)."
     if default is not None and rate_of(best) < rate_of(default) * (1 + WORTH):
+        sustained = per_second(rate_of(default))
         return (
-            f"{DEFAULT_NAME} {does} up to {per_second(rate_of(default))} (simulated). "
-            f"No other setting sustains {share(WORTH)} more."
+            f"{DEFAULT_NAME} sustains {sustained} (simulated). No other setting "
+            f"sustains {share(WORTH)} more."
         )
     changes = settings_text(best.settings.changed_from(runs[0].settings))
-    name = changes or run_name(runs[0])
-    text = f"{capital(name)} {does} up to {per_second(rate_of(best))} (simulated)."
+    name = capital(changes or run_name(best))
+    text = f"{name} sustains {per_second(rate_of(best))} (simulated)."
     if default is None:
         return text
-    return f"{text} {DEFAULT_NAME} does up to {per_second(rate_of(default))}."
+    return f"{text} {DEFAULT_NAME} sustains {per_second(rate_of(default))}."
 
 
 def rate_of(run: SimulatedRun) -> float:
@@ -277,31 +218,22 @@ def rate_of(run: SimulatedRun) -> float:
     return run.rate.rate_per_s or 0.0
 
 
-def no_rate(runs: Sequence[SimulatedRun]) -> str:
-    broken = set()
-    for run in runs:
-        if run.rate is not None and run.rate.breaks:
-            broken.add(run.rate.breaks)
-    names = ", ".join(sorted(broken))
-    return f"No setting keeps the limits at any rate: {names} breaks first (simulated)."
-
-
 def best_of_sweep(runs: Sequence[SimulatedRun]) -> str:
     """The fastest and the smoothest of the settings that keep the limits."""
     keeping = [run for run in runs if run.slo is None or run.slo.is_met]
-    sentences = []
+    parts = []
     if not keeping:
-        sentences.append("No setting that was tried keeps the limits.")
+        parts.append("No setting that was tried keeps the limits.")
     elif keeping[0].slo:
-        sentences.append(f"{len(keeping)} of {len(runs)} settings keep the limits.")
-    candidates = keeping or runs
-    fastest = min(candidates, key=speed_order)
-    smoothest = min(candidates, key=smoothness_order)
-    sentences.append(f"Fastest is {run_name(fastest)}: {sweep_figures(fastest)}.")
-    if speed_order(smoothest)[1] < speed_order(fastest)[1]:
-        smooth = sweep_figures(smoothest)
-        sentences.append(f"Smoothest is {run_name(smoothest)}: {smooth}.")
-    return f"{' '.join(sentences)[:-1]} (simulated)."
+        parts.append(f"{len(keeping)} of {len(runs)} settings keep the limits.")
+    fastest = min(keeping or runs, key=by_speed)
+    smoothest = min(keeping or runs, key=by_smoothness)
+    parts.append(f"Fastest is {run_name(fastest)}: {sweep_text(fastest)}.")
+    if by_smoothness(smoothest) < by_smoothness(fastest):
+        sentences.append(
+            f"Smoothest is {run_name(smoothest)}: {sweep_text(smoothest)}."
+        )
+    return " ".join(parts)
 
 
 def sweep_axes(run: SimulatedRun) -> tuple[Figure, Figure]:
@@ -311,38 +243,29 @@ def sweep_axes(run: SimulatedRun) -> tuple[Figure, Figure]:
     return MAKESPAN, ITL_MAX
 
 
-def speed_order(run: SimulatedRun) -> tuple[float, float]:
-    speed, smoothness = sweep_axes(run)
-    return speed.value(run.figures) or 0.0, smoothness.value(run.figures) or 0.0
+def by_speed(run: SimulatedRun) -> float:
+    return sweep_axes(run)[0].value(run.figures) or 0.0
 
 
-def smoothness_order(run: SimulatedRun) -> tuple[float, float]:
-    speed, smoothness = speed_order(run)
-    return smoothness, speed
+def by_smoothness(run: SimulatedRun) -> float:
+    return sweep_axes(run)[1].value(run.figures) or 0.0
 
 
-def sweep_figures(run: SimulatedRun) -> str:
-    if is_open(run):
-        first, gap = TTFT_P95.value(run.figures), ITL_P99.value(run.figures)
-        return f"first token p95 {seconds(first)}, gap p99 {seconds(gap)}"
-    gap = ITL_MAX.value(run.figures)
-    return f"time {seconds(run.figures.makespan_s)}, longest gap {about(gap)}"
+def sweep_text(run: SimulatedRun) -> str:
+    parts = []
+    for figure in sweep_axes(run):
+        parts.append(f"{HEADINGS[figure.key]} {figure_text(figure, run, run)}")
+    return f"{', '.join(parts)} (simulated)"
 
 
 # -- what it rests on ------------------------------------------------------------------
 
 
 def setup(simulation: Simulation) -> str:
-    """Model, machine and vLLM, then the requests."""
-    cost, run = simulation.cost_model, simulation.runs[0]
+    """Model, machine, vLLM and the requests."""
+    cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
     machine = machine_text(cost.model, cost.gpu, run.settings.parallel.gpus)
-    machine += validated_text(simulation.notes)
-    return f"{machine}, vLLM {simulation.vllm}. {requests_sentence(simulation)}"
-
-
-def requests_sentence(simulation: Simulation) -> str:
-    work, run = simulation.workload, simulation.runs[0]
-    sent = [sent_when(work.arrivals, work.concurrency)]
+    sent = [sent_when(work.arrivals, work.concurrency, work.samples_at_once)]
     if work.order in ORDERS:
         sent.append(ORDERS[work.order])
     tokens_in = f"{plural(run.input_tokens, 'token')} in"
@@ -351,32 +274,40 @@ def requests_sentence(simulation: Simulation) -> str:
     tokens_out = f"{run.output_tokens:,} out"
     for note in simulation.notes:
         if note.code == OUTPUT_ASSUMED:
-            tokens_out += f" ({note.values['tokens']} each where unknown; --max-output)"
+            tokens_out += f" ({note.values['tokens']} each where unknown; --output)"
     return (
+        f"{machine}{validated_text(simulation.notes)}, vLLM {simulation.vllm}. "
         f"{plural(work.requests, 'request')} from {work.source}, {', '.join(sent)}: "
         f"{tokens_in}, {tokens_out}."
     )
 
 
-def observations(simulation: Simulation) -> list[str]:
-    """What a reader should know about overload and about waiting for the CPU."""
-    first = simulation.runs[0]
-    sentences = []
-    growing = [run_name(run) for run in simulation.runs if run.queue_grows]
-    if growing:
-        names = ", ".join(growing)
-        sentences.append(
-            f"The queue keeps growing with {names}: requests come too fast."
-        )
-    took = first.figures.makespan_s
-    waits = not is_open(first) and took >= WAITS * first.gpu_s
-    if waits and not simulation.is_sweep:
-        least, most = seconds(took * (1 + LEAST_HOST)), seconds(took * (1 + MOST_HOST))
-        part = share(1 - first.gpu_s / took)
-        sentences.append(
-            f"The GPU waits for the CPU {part} of the time: expect {least} to {most}."
-        )
-    return sentences
+def sent_when(arrivals: str, requests: int | None, samples: int | None = None) -> str:
+    """
+    >>> sent_when("batch", None), sent_when("8/s", None), sent_when("batch", 4)
+    ('all at once', 'arriving at 8/s', 'at most 4 at once')
+    >>> sent_when("batch", None, 8)
+    'at most 8 samples at once'
+    """
+    parts = [SENT.get(arrivals, f"arriving at {arrivals}")]
+    if samples is not None:
+        parts.append(f"at most {plural(samples, 'sample')} at once")
+    if requests is not None:
+        parts.append(f"at most {requests:,} at once")
+    if arrivals == BATCH and len(parts) > 1:
+        del parts[0]
+    return ", ".join(parts)
+
+
+def host_sentence(simulation: Simulation) -> str:
+    """That the GPU waits for the CPU, and what that does to the time; else empty."""
+    run = simulation.runs[0]
+    took = run.figures.makespan_s
+    if simulation.is_sweep or is_open(run) or took < WAITS * run.gpu_s:
+        return ""
+    least, most = seconds(took * (1 + LEAST_HOST)), seconds(took * (1 + MOST_HOST))
+    waiting = share(1 - run.gpu_s / took)
+    return f"The GPU waits for the CPU {waiting} of the time: expect {least} to {most}."
 
 
 def step_times(simulation: Simulation) -> str:
@@ -422,13 +353,12 @@ def runs_table(
 def shown_figures(run: SimulatedRun) -> list[Figure]:
     """Those that decide, besides the limits."""
     figures = [MAKESPAN, TTFT_P95, ITL_P99, ITL_MAX]
-    if is_open(run):  # arrivals decide the time
-        figures = [TTFT_P95, ITL_P99]
-    elif run.slo is not None:
-        figures = [MAKESPAN, ITL_MAX]
     limited = set()
     if run.slo is not None:
+        figures = [MAKESPAN, ITL_MAX]
         limited = {limit.name for limit in run.slo.limits}
+    if is_open(run):  # arrivals decide the time
+        figures = [TTFT_P95, ITL_P99]
     shown = []
     for figure in figures:
         if figure.promise not in limited and figure.value(run.figures) is not None:
@@ -453,73 +383,35 @@ def limit_cell(limit: LatencyLimit, run: SimulatedRun) -> Cell:
     return Cell(text=seconds(value))
 
 
-def every_figure(
-    simulation: Simulation, named: Sequence[tuple[str, SimulatedRun]]
-) -> tuple[Block, ...]:
-    """All figures, settings across, and how near predictions came."""
-    blocks: list[Block] = [Text(step_times(simulation))]
-    if not simulation.is_sweep:
-        blocks.append(figures_table(named))
-    notes = [note for note in simulation.notes if note.code == NOT_VALIDATED]
-    blocks.append(Notes(tuple(sentence(note) for note in notes)))
-    return tuple(blocks)
-
-
-def figures_table(named: Sequence[tuple[str, SimulatedRun]]) -> Table:
-    rows = []
-    for figure in FIGURES:
-        values = [figure.value(run.figures) for _, run in named]
-        if all(value is None for value in values):
-            continue
-        texts = [
-            None if value is None else figure.unit.brief(value) for value in values
-        ]
-        rows.append([figure.title, *texts])
-    return table(["figure", *(name for name, _ in named)], rows)
-
-
 # -- steps -----------------------------------------------------------------------------
 
 
 def steps_table(steps: Sequence[TimelineStep]) -> Table:
-    """The first steps of a run."""
+    """The first steps of a run; a letter for each prompt that takes several."""
     letters = split_prompts(steps)
     rows = []
     for step in steps:
-        rows.append(
-            (
-                f"{step.number:,}",
-                seconds(step.start_s),
-                seconds(step.duration_s),
-                step.decode_requests,
-                prompt_tokens(step),
-                prompts_text(step, letters) or "-",
-            )
-        )
+        tokens = sum(chunk.end - chunk.start for chunk in step.chunks)
+        times = [seconds(step.start_s), seconds(step.duration_s)]
+        counts = [step.decode_requests, tokens]
+        rows.append([f"{step.number:,}", *times, *counts, prompts_text(step, letters)])
     last = "prompts (done so far)"
-    headings = ("step", "start", "took", "decodes", "prompt tokens", last)
+    headings = ["step", "start", "took", "decodes", "prompt tokens", last]
     return table(headings, rows, words=[last])
-
-
-def prompt_tokens(step: TimelineStep) -> int:
-    return sum(chunk.end - chunk.start for chunk in step.chunks)
 
 
 def prompts_text(step: TimelineStep, letters: dict[int, str]) -> str:
     """How far each prompt is that takes several steps, and what else was read."""
     parts = []
-    whole = 0
     for chunk in step.chunks:
         if chunk.request in letters:
             done = share(chunk.end / chunk.prompt_tokens)
             parts.append(f"{letters[chunk.request]} {done}")
-        else:
-            whole += 1
-    hidden = len(parts) - MOST_NAMED
+    whole, hidden = len(step.chunks) - len(parts), len(parts) - MOST_NAMED
     if hidden > 0:
         parts = [*parts[:MOST_NAMED], f"+{hidden}"]
     if whole:
         parts.append(f"{whole:,} whole")
     if step.preempted:
         parts.append(f"{len(step.preempted):,} preempted")
-    return "  ".join(parts)
+    return "  ".join(parts) or "-"
