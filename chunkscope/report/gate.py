@@ -81,15 +81,17 @@ def check_table(checks: Sequence[Check]) -> Table:
 
 def outcome(check: Check) -> str:
     """What a check found, and what was wanted where that is not the same."""
-    code = check.reason.code if check.reason else ""
-    if code == "gate_refused_prompts":
-        return refused_prompts(check)
-    if code in ("gate_within_plan", "gate_limit_breaks"):
-        return beside_the_plan(check)
-    text = found(check)
-    if check.reason is not None:
-        text += f": {sentence(check.reason)}"
-    return text
+    if check.reason is None:
+        return found(check)
+    reason = sentence(check.reason)
+    match check.reason.code:
+        case "gate_refused_prompts":
+            return f"{refused_prompts(check)}: {reason}"
+        case "gate_within_plan":
+            return f"{beside_the_plan(check)}; {reason}"
+        case "gate_limit_breaks":
+            return reason
+    return f"{found(check)}: {reason}"
 
 
 def found(check: Check) -> str:
@@ -183,31 +185,19 @@ def counted(check: Check, limit: str) -> str:
 
 def refused_prompts(check: Check) -> str:
     """How many prompts a server with this context refuses."""
-    assert check.reason is not None  # noqa: S101  (the caller has looked)
-    values = check.reason.values
-    context, output = values["context"], values["output"]
-    room = (
-        f"max_model_len {context:,} leaves {context - output:,} tokens for the prompt"
-    )
     if not check.value:
-        return f"all {values['of']:,} prompts fit: {room}"
+        return "all prompts fit"
     limit = f" (at most {check.limit:,})" if check.limit else ""
     if check.value == 1:
-        return f"1 prompt does not fit{limit}: {room}"
-    return f"{check.value:,} prompts do not fit{limit}: {room}"
+        return f"1 prompt does not fit{limit}"
+    return f"{check.value:,} prompts do not fit{limit}"
 
 
 def beside_the_plan(check: Check) -> str:
     """How the committed settings compare with the plan's, by simulation."""
-    assert check.reason is not None  # noqa: S101  (the caller has looked)
-    names = check.reason.values["names"]
-    verb = "differs" if len(names) == 1 else "differ"
-    differing = f"{named(names, 3)} {verb} from the plan"
-    if check.reason.code == "gate_limit_breaks":
-        return f"predicted to break a limit that the plan keeps; {differing}"
     return (
         f"predicted to take {times(check.value)} as long as the plan "
-        f"(limit: {times(check.limit)}); {differing}"
+        f"(limit: {times(check.limit)})"
     )
 
 

@@ -32,10 +32,6 @@ def sentence(note: Note) -> str:
     if note.code in problems.SENTENCES:
         return problems.message_of(note)
     text = _text_of(note.code)
-    if text is None:  # until plans and runs have moved their sentences here
-        from chunkscope.report import words
-
-        return words.sentence(note)
     if isinstance(text, str):
         return _NoteFormatter().vformat(text, (), note.values)
     return text(**note.values)
@@ -52,13 +48,13 @@ def catalogue() -> dict[str, NoteText]:
     return {**DATA, **ENGINE, **GATE, **PLAN, **RUNS}
 
 
-def _text_of(code: str) -> NoteText | None:
+def _text_of(code: str) -> NoteText:
     """The entry of a code; the parts about engines are not imported for data."""
     from chunkscope.report.notes_data import NOTES
 
     if code in NOTES:
         return NOTES[code]
-    return catalogue().get(code)
+    return catalogue()[code]
 
 
 class _NoteFormatter(Formatter):

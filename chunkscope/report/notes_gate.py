@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from chunkscope.artefacts.numbers import number
-from chunkscope.report.notes import NoteText
+from chunkscope.artefacts.numbers import number, plural
+from chunkscope.report.notes import NoteText, named
 
 
 def rows(*, before: int, now: int) -> str:
@@ -14,6 +14,34 @@ def rows(*, before: int, now: int) -> str:
 
 def moved(*, before: float | None, now: float | None) -> str:
     return f"{number(before)} before, {number(now)} now"
+
+
+def refused_prompts(*, context: int, output: int, longest: int, of: int) -> str:
+    """`of` and `longest` are for programs that read the check."""
+    del longest, of
+    return (
+        f"max_model_len {context:,} leaves {context - output:,} tokens for the prompt"
+    )
+
+
+def within_plan(*, requests: int, names: Sequence[str]) -> str:
+    return f"{differing(names)} (simulated with {plural(requests, 'request')})"
+
+
+def limit_breaks(*, requests: int, names: Sequence[str]) -> str:
+    return (
+        "predicted to break a limit that the plan keeps; "
+        f"{differing(names)} (simulated with {plural(requests, 'request')})"
+    )
+
+
+def differing(names: Sequence[str]) -> str:
+    """
+    >>> differing(["max_num_seqs"]), differing(["a", "b"])
+    ('max_num_seqs differs from the plan', 'a and b differ from the plan')
+    """
+    verb = "differs" if len(names) == 1 else "differ"
+    return f"{named(names, 3)} {verb} from the plan"
 
 
 def argument_unknown(
@@ -50,8 +78,7 @@ NOTES: dict[str, NoteText] = {
     "gate_unread_dataset": "{dataset} could not be read to its end",
     "gate_sample_only": "only {rows} of {out_of} rows of {dataset} were counted "
     "(allow_sample = true accepts that)",
-    "gate_refused_prompts": "max_model_len {context} leaves {output} tokens for an "
-    "answer; the longest of {of} prompts has {longest} tokens",
+    "gate_refused_prompts": refused_prompts,
     "gate_rows": rows,
     "gate_rows_unknown": "not all rows were read, here or for the baseline",
     "gate_moved": moved,
@@ -73,9 +100,8 @@ NOTES: dict[str, NoteText] = {
     "gate_other_model": "the plan is for {planned}",
     "gate_unjudged": 'it may change memory or speed; `allow = ["{name}"]` accepts it',
     "gate_cannot_run": "it cannot run (predicted)",
-    "gate_within_plan": "predicted with {requests:plural(request)}; different: {names}",
-    "gate_limit_breaks": "predicted to break a limit that the plan keeps; different: "
-    "{names}",
+    "gate_within_plan": within_plan,
+    "gate_limit_breaks": limit_breaks,
     "gate_data_changed": "The data changed since {profile} was written: {names:first}",
     "gate_counted_differently": "The baseline was counted with {before}, this profile "
     "with {now}",

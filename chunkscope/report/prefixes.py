@@ -1,4 +1,4 @@
-"""What prompts share: how much of it a prefix cache serves, and what would make that more."""
+"""What prompts share: how much a prefix cache serves of it, and what would help."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -98,7 +98,7 @@ def meaning(profile: Profile) -> str:
 
 
 def shared(reuse: PrefixReuse) -> str:
-    """How many tokens repeat an earlier prompt, and whether the cache can serve them."""
+    """How many tokens repeat an earlier prompt, and whether the cache serves them."""
     if not reuse.cached_tokens + reuse.unread_tokens:
         return nothing_shared(reuse)
     tokens = reuse.cached_tokens

@@ -1,4 +1,4 @@
-"""Blocks on a terminal: wrapped sentences, aligned figures. Reads well without colour."""
+"""Blocks on a terminal: wrapped sentences, aligned figures; readable without colour."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -104,7 +104,7 @@ def _draw(block: Block, console: "Console") -> None:
 
 
 def clean(text: str, style: str = "") -> Styled:
-    """Text without control characters: a terminal must not obey names and data of users."""
+    """Text without control characters: names and data give a terminal no orders."""
     lines = [printable(line) for line in text.split("\n")]
     return Styled("\n".join(lines), style=style, overflow="fold")
 
