@@ -296,10 +296,6 @@ NOTES: dict[str, NoteText] = {
     "prompts_refused": "{count:,} of {of:plural(prompt)} do not fit: max_model_len "
     "{context:,} leaves {room:,} tokens for the prompt. A server refuses them, lm-eval "
     "cuts them, and no time below counts them.",
-    "agent_turns": "These are the {requests:plural(request)} of "
-    "{samples:plural(sample)}, planned as if none waited for another. Turns do wait, "
-    "so the run takes longer than predicted; and more samples at once than fit the KV "
-    "cache make it slower.",
     "answers_are_lengths": "Answers are as long as the numbers in {field} say.",
     "answers_are_texts": "Answers are as long as the texts in {field}.",
     "media_not_timed": "Images, audio and video are not counted: the time is that of "
