@@ -17,7 +17,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.predict import SimulateOptions
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.request import PlanRequest
-from chunkscope.report.words.plan import answer
+from chunkscope.report.plan import headline as answer
 from chunkscope.verification.options import VerifyOptions
 from chunkscope.vllm.settings import Settings
 from tests.commands.helpers import chunkscope as command

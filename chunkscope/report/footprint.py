@@ -85,7 +85,9 @@ def memory_table(memory: Memory) -> Table:
         if gib >= LEAST_SHOWN_GIB:
             shown.append((name, f"{gib:.2f}", basis, made_of))
     used_gib = memory.requested_gib - min(0.0, memory.kv_cache_gib)
-    shown.append(("all", f"{used_gib:.2f}", "", f"of {memory.total_gib:.1f} GiB"))
+    shown.append(
+        ("all together", f"{used_gib:.2f}", "", f"of {memory.total_gib:.1f} GiB")
+    )
     headings = ("per GPU", "GiB", "basis", "from")
     return table(headings, shown, words=["basis", "from"], strong=[len(shown) - 1])
 

@@ -23,8 +23,8 @@ def begun_twice(*, begin: str, count: int) -> str:
 def rolling_texts_whole(*, count: int) -> str:
     verb = "was" if count == 1 else "were"
     return (
-        f"{plural(count, 'text')} of loglikelihood_rolling {verb} counted whole, though "
-        "vLLM gets it in windows"
+        f"{plural(count, 'text')} of loglikelihood_rolling {verb} counted whole; vLLM "
+        "gets windows of it"
     )
 
 

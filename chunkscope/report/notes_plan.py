@@ -265,8 +265,8 @@ NOTES: dict[str, NoteText] = {
     "weights_by_formula": "The weights are computed from config.json, as there are no "
     "safetensors files.",
     "vision_tower": vision_tower,
-    "sliding_window": "{layers:plural(layer)} keep the KV of the last {tokens:,} "
-    "tokens only.",
+    "sliding_window": "The KV of the last {tokens:,} tokens alone is kept in "
+    "{layers:plural(layer)}.",
     "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in "
     "{layers:plural(layer)} with a window.",
     "stateful_layers": stateful_layers,
@@ -296,10 +296,6 @@ NOTES: dict[str, NoteText] = {
     "prompts_refused": "{count:,} of {of:plural(prompt)} do not fit: max_model_len "
     "{context:,} leaves {room:,} tokens for the prompt. A server refuses them, lm-eval "
     "cuts them, and no time below counts them.",
-    "agent_turns": "These are the {requests:plural(request)} of "
-    "{samples:plural(sample)}, planned as if none waited for another. Turns do wait, "
-    "so the run takes longer than predicted; and more samples at once than fit the KV "
-    "cache make it slower.",
     "answers_are_lengths": "Answers are as long as the numbers in {field} say.",
     "answers_are_texts": "Answers are as long as the texts in {field}.",
     "media_not_timed": "Images, audio and video are not counted: the time is that of "

@@ -2,7 +2,7 @@
 
 import shlex
 
-from chunkscope.artefacts.figures import ITL_MAX
+from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95, Figure
 from chunkscope.artefacts.numbers import (
     about,
     as_written,
@@ -66,7 +66,8 @@ HOUR_S = 3_600
 SMOOTHER = 2  # times: a longest gap that shrinks by this is worth a sentence
 PRICE = 1.5  # times: one that grows by this is the price of a gain
 MAIN_PART = 0.5  # of a range, that makes its reason the main one
-WARNINGS = ("prompts_refused", "agent_turns")  # said before the figures
+# What has to be known before the answer is used: in short, the note below it.
+WARNINGS = {"prompts_refused": "{count:,} of {of:,} prompts do not fit."}
 BACKGROUND = (NOT_VALIDATED, "sliding_window")  # in the details
 IN_SETUP = (NEWEST_ASSUMED, OUTPUT_ASSUMED)  # which has its own words for them
 REASONS = {  # that the time may turn out differently
@@ -183,6 +184,9 @@ def has_sessions(plan: Plan) -> bool:
 def headline(plan: Plan) -> str:
     """What to do, what that brings, and its price."""
     texts = []
+    for note in plan.notes:
+        if note.code in WARNINGS:
+            texts.append(WARNINGS[note.code].format(**note.values))
     if has_sessions(plan) and plan.concurrency is not None:
         texts += advice_sentences(plan.concurrency)
     return " ".join([*texts, *answer(plan)])
@@ -320,15 +324,22 @@ def streaming_sentences(plan: Plan) -> list[str]:
 
 
 def price_sentences(plan: Plan) -> list[str]:
-    """That the longest gap grows by half or more, unless it is limited anyway."""
+    """What grows by half or more, unless it is limited anyway."""
+    figure = TTFT_P95 if plan.request.is_open else ITL_MAX
     limited = {limit.name for limit in plan.request.slo}
-    if plan.run is None or plan.default_run is None or ITL_MAX.promise in limited:
+    if plan.run is None or plan.default_run is None or figure.promise in limited:
         return []
-    before = ITL_MAX.value(plan.default_run.figures) or 0.0
-    after = ITL_MAX.value(plan.run.figures) or 0.0
+    before = figure.value(plan.default_run.figures) or 0.0
+    after = figure.value(plan.run.figures) or 0.0
     if not before or after < PRICE * before:
         return []
-    return [f"The {ITL_MAX.title} grows from {about(before)} to {about(after)}."]
+    times = [gap_text(figure, before), gap_text(figure, after)]
+    return [f"The {figure.title} grows from {' to '.join(times)}."]
+
+
+def gap_text(figure: Figure, value_s: float) -> str:
+    """The longest gap only roughly, as it may be ten times off."""
+    return about(value_s) if figure is ITL_MAX else seconds(value_s)
 
 
 def limits_broken(plan: Plan) -> list[str]:
@@ -344,7 +355,7 @@ def limits_broken(plan: Plan) -> list[str]:
         texts.append("No lower rate helps.")
         return [*texts, *needed_sentences(plan)]
     texts.append(f"With {DEFAULT_NAME}, {load_state(plan.default_run)} (simulated).")
-    within = f"About {per_second(advice.rate)} would be served within them"
+    within = f"A rate of about {per_second(advice.rate)} would keep them"
     if advice.alternative is not None:
         within += f", with {settings_text(advice.alternative)}"
     texts.append(f"{within}.")
@@ -500,12 +511,6 @@ def range_reason(cost: Cost) -> str:
     return f"depending on {listed(list(reasons))}"
 
 
-def time_text(work: Work | None) -> str | None:
-    if work is None:
-        return None
-    return seconds(work.hours * HOUR_S)
-
-
 def concurrency_facts(plan: Plan) -> list[Fact]:
     """How many requests a client does best to send at once, where nobody said."""
     requests = plan.requests_in_flight
@@ -523,22 +528,24 @@ def concurrency_facts(plan: Plan) -> list[Fact]:
 
 
 def datasets_table(plan: Plan) -> Table:
-    """The datasets in the data's order: time, client, and the length rule."""
+    """The datasets in the data's order: time, and the length rule."""
     decisions = dict(plan.decisions)
     works: dict[str, Work] = {}
     if plan.cost is not None:
-        works = {**plan.cost.datasets, "all": plan.cost}
+        works = {**plan.cost.datasets, "all together": plan.cost}
     if len(decisions) > 1 and plan.request.dataset is None:
-        decisions["all"] = plan.decision
+        decisions["all together"] = plan.decision
     rule = "mode" if plan.request.mode is not None else "length rule"
     rows = []
     for name, decision in decisions.items():
         work = works.get(name)
-        at_once = work.client if work is not None else None
+        time = seconds(work.hours * HOUR_S) if work is not None else None
         over = share(decision.chunks.share) if decision.chunks.prompts else None
-        times = [time_text(work), at_once]
-        rows.append([name, *times, decision.mode, decision.threshold, over])
-    headings = ["dataset", "time", "at once", rule, "threshold", "over it"]
+        rows.append([name, time, decision.mode, decision.threshold, over])
+    headings = ["dataset", "time", rule, "threshold", "over it"]
+    if plan.cost is None:
+        del headings[1]
+        rows = [[row[0], *row[2:]] for row in rows]
     return table(headings, rows, words=[rule], strong=[len(rows) - 1])
 
 

@@ -174,7 +174,7 @@ def server_sentence(verification: Verification) -> str:
     """A server that runs: nothing is compared."""
     run = verification.runs[0]
     if not run.ok:
-        return f"{capital(failure(run))}."
+        return f"{capital(run_name(run))}: {failure_reason(run)}."
     measured = figure_text(goal_of(verification), run)
     return f"{capital(run_name(run))}: {measured} (measured)."
 
@@ -295,12 +295,16 @@ def outputs_sentences(verification: Verification) -> list[str]:
         explained = ""
         if verification.model.dummy and outputs.equal < 1:
             explained = "; with random weights rounding decides"
-        elif reference.outputs and is_noise(outputs, reference.outputs):
-            explained = "; that much is noise"
+        elif (
+            outputs.equal < 1
+            and reference.outputs
+            and is_noise(outputs, reference.outputs)
+        ):
+            explained = ", so batching explains it"
         sentences.append(
             f"{capital(run_name(run))}: {share(outputs.equal)} of "
             f"{len(outputs.answers):,} answers equal those of {run_name(reference)}, "
-            f"{share(outputs.again)} its own when sent again{explained}."
+            f"{share(outputs.again)} when sent again{explained}."
         )
     return sentences
 

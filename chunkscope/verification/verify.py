@@ -16,7 +16,7 @@ from chunkscope.models.shape import ModelShape
 from chunkscope.planning.drawing import draw
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
-from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.result import Judged, SimulatedRun
 from chunkscope.simulation.run import simulate
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
@@ -294,7 +294,8 @@ def with_prediction(
     # What was only set with `--engine-arg` is among the engine's facts.
     settings = Settings.of(run.engine).over(run.settings)
     with suppress(ChunkscopeError):
-        simulated = simulate(workload, settings, deployment, limits=slo)
+        judged = Judged(limits=slo)
+        simulated = simulate(workload, settings, deployment, judged=judged)
         run = replace(run, predicted_figures=simulated.figures)
     with suppress(ChunkscopeError):
         started = replace(deployment, compiled_before=run.compiled_before)
@@ -383,7 +384,9 @@ def what_is_sent(
         )
     request = plan.request.asked_as(options)
     datasets = chosen_datasets(profile, plan.request.dataset)
-    drawn = draw(request, plan.deployment, datasets, max_model_len_of(plan))
+    drawn = draw(
+        request, plan.deployment, datasets, max_model_len_of(plan), together=True
+    )
     long_over = plan.decision.threshold or plan.request.rule.conservative_threshold
     workload = replace(drawn, long_over=long_over)
     if options.data:
