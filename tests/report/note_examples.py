@@ -227,7 +227,6 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
         },
     ),
     "prompts_refused": ({"count": 20, "of": 70, "context": 8_192, "room": 7_936},),
-    "agent_turns": ({"requests": 540, "samples": 30},),
     "answers_are_lengths": ({"field": "output_length"},),
     "answers_are_texts": ({"field": "answer"},),
     "media_not_timed": ({},),
