@@ -35,7 +35,7 @@ def advice_sentences(answer: ConcurrencyAnswer) -> list[str]:
         how_many = plural(answer.advised, answer.unit.removesuffix("s"))
         sentences.append(f"Run {how_many} at once: {time_of(best.hours)} (simulated).")
         sentences += knee_sentences(answer, best)
-    client = answer.point(answer.client)
+    client = answer.point(answer.client) if answer.client else None
     if client is not None and client is not best:
         took = time_of(client.hours)
         sentences.append(f"The client keeps {client.at_once:,} under way: {took}.")
@@ -82,7 +82,10 @@ def change_sentence(change: KneeChange) -> str:
     if change.gpu is not None:
         name = f"--gpu {change.gpu}"
     took = time_of(change.hours)
-    return f"With {name}, {change.at_once:,} at once take {took} (simulated)."
+    text = f"With {name}, {change.at_once:,} at once take {took} (simulated)."
+    if change.outgrow:
+        return f"{text} {plural(change.outgrow, 'sample')} would outgrow it."
+    return text
 
 
 # -- the runs --------------------------------------------------------------------------

@@ -230,9 +230,8 @@ def best_of_sweep(runs: Sequence[SimulatedRun]) -> str:
     smoothest = min(keeping or runs, key=by_smoothness)
     parts.append(f"Fastest is {run_name(fastest)}: {sweep_text(fastest)}.")
     if by_smoothness(smoothest) < by_smoothness(fastest):
-        sentences.append(
-            f"Smoothest is {run_name(smoothest)}: {sweep_text(smoothest)}."
-        )
+        smooth = sweep_text(smoothest)
+        parts.append(f"Smoothest is {run_name(smoothest)}: {smooth}.")
     return " ".join(parts)
 
 

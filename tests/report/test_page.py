@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from chunkscope.report.section import Cell, sections
 
 from chunkscope.findings import Findings
 from chunkscope.lengths.content import Content
 from chunkscope.report.folder import arguments, chapters, compare, first_screen
 from chunkscope.report.markdown import markdown
 from chunkscope.report.page import HERE, LIBRARIES, render
-from chunkscope.report.section import Cell, sections
 from chunkscope.vllm.enums import Entry
 from tests import build
 from tests.report import examples

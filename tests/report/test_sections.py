@@ -9,6 +9,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from chunkscope.report.runs import runs_table
+from chunkscope.report.section import sections
+from chunkscope.report.words import MODULES, data, plan
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -20,9 +23,6 @@ from chunkscope.report import gate, terminal
 from chunkscope.report.folder import arguments, first_screen
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
-from chunkscope.report.runs import runs_table
-from chunkscope.report.section import sections
-from chunkscope.report.words import MODULES, data, plan
 from chunkscope.sources import problems
 from chunkscope.vllm.footprint import memory
 from chunkscope.vllm.settings import Settings
