@@ -2,7 +2,7 @@
 
 from chunkscope.artefacts.numbers import plural, seconds, share
 from chunkscope.planning.plan import ConcurrencyAnswer, ConcurrencyPoint, KneeChange
-from chunkscope.report.blocks import Block, Cell, Table, Text, Written, table
+from chunkscope.report.blocks import Block, Table, Text, table
 from chunkscope.report.phrases import settings_text
 from chunkscope.report.pictures import time_over_samples
 
@@ -52,11 +52,11 @@ def knee_sentences(answer: ConcurrencyAnswer, best: ConcurrencyPoint) -> list[st
     if not beyond:
         return []
     worst = max(beyond, key=lambda point: point.hours)
+    took, cached = time_of(worst.hours), share(worst.served_from_cache)
     return [
         f"From {beyond[0].at_once:,} on the KV cache no longer holds their contexts: "
-        f"{worst.at_once:,} take {time_of(worst.hours)}, with "
-        f"{share(worst.served_from_cache)} of the prompt tokens served from the cache "
-        f"instead of {share(best.served_from_cache)}."
+        f"{worst.at_once:,} take {took}, with {cached} of the prompt tokens served "
+        f"from the cache instead of {share(best.served_from_cache)}."
     ]
 
 
@@ -93,17 +93,16 @@ def change_sentence(change: KneeChange) -> str:
 
 def points_table(answer: ConcurrencyAnswer) -> Table:
     """A row for each number that was simulated; the advised one matters most."""
-    headings = ["at once", "time", "from the cache", "first token p95", "answer p95"]
     rows = []
     strong = []
     for place, point in enumerate(answer.points):
-        row: list[Written] = [Cell(text=point_name(answer, point))]
-        row += [time_of(point.hours), share(point.served_from_cache)]
-        row += [seconds(point.ttft_p95_s), seconds(point.e2e_p95_s)]
-        rows.append(row)
+        took, cached = time_of(point.hours), share(point.served_from_cache)
+        first, whole = seconds(point.ttft_p95_s), seconds(point.e2e_p95_s)
+        rows.append([point_name(answer, point), took, cached, first, whole])
         if point.at_once == answer.advised:
             strong.append(place)
-    return table([f"{answer.unit} {headings[0]}", *headings[1:]], rows, strong=strong)
+    headings = ["time", "from the cache", "first token p95", "answer p95"]
+    return table([f"{answer.unit} at once", *headings], rows, strong=strong)
 
 
 def point_name(answer: ConcurrencyAnswer, point: ConcurrencyPoint) -> str:

@@ -282,7 +282,7 @@ def keep_limits(plan: Plan) -> list[str]:
     advice, default = plan.advice, plan.default_run
     texts = [f"{change_text(plan)}: {limit_state(plan.run)} (simulated)."]
     if advice.gain and not plan.request.is_open:
-        texts.append(gain_sentence(advice.gain))
+        texts.append(f"It has {throughput(advice.gain)}.")
     if advice.doubt is not None and not advice.least_gain:
         texts.append(f"With {VARIATIONS[advice.doubt]} the limits are broken.")
     if default is None or default.slo is None or not default.slo.is_met:

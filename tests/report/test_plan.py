@@ -212,7 +212,7 @@ def test_a_setting_for_a_limit_is_named_with_what_the_default_does():
     assert answer(made) == [
         "Set max_num_seqs 512 instead of 1,024: itl_p99 is 31.0 ms, within the limit "
         "of 50.0 ms (simulated).",
-        "It has 20 % more throughput than vLLM's default (simulated).",
+        "It has 20 % more throughput than vLLM's default.",
         "With vLLM's default, itl_p99 is 200 ms, over the limit of 50.0 ms.",
     ]
 

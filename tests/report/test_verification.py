@@ -145,9 +145,9 @@ def test_another_machine_than_planned_is_named():
     )
 
     assert measured_elsewhere(made, measured) == [
-        "Planned for meta-llama/Llama-3.1-8B, measured with other.",
-        "Planned for vLLM 0.24, measured with vLLM 0.32.",
-        "Planned for NVIDIA H200, measured with NVIDIA L4.",
+        "The plan is for meta-llama/Llama-3.1-8B.",
+        "The plan is for vLLM 0.24.0.",
+        "The plan is for NVIDIA H200.",
     ]
 
 
