@@ -89,7 +89,7 @@ def outcome(check: Check) -> str:
             return f"{refused_prompts(check)}: {reason}"
         case "gate_within_plan":
             return f"{beside_the_plan(check)}; {reason}"
-        case "gate_limit_breaks":
+        case "gate_limit_breaks" | "gate_cannot_run":
             return reason
     return f"{found(check)}: {reason}"
 

@@ -20,6 +20,14 @@ def begun_twice(*, begin: str, count: int) -> str:
     )
 
 
+def rolling_texts_whole(*, count: int) -> str:
+    verb = "was" if count == 1 else "were"
+    return (
+        f"{plural(count, 'text')} of loglikelihood_rolling {verb} counted whole; vLLM "
+        "gets windows of it"
+    )
+
+
 def skipped(*, file: str, reason: str) -> str:
     if not file:
         return f"skipped: {reason}"
@@ -71,8 +79,7 @@ NOTES: dict[str, NoteText] = {
     "empty_prompts": empty_prompts,
     "begun_twice": begun_twice,
     # Logs of harnesses.
-    "rolling_texts_whole": "{count:plural(text)} of loglikelihood_rolling counted "
-    "whole, though vLLM gets them in windows",
+    "rolling_texts_whole": rolling_texts_whole,
     "other_models": "requests to other models were not counted: {models}",
     "counted_by_mock": "the lengths are those of Inspect's mock model; with --model "
     "the messages are counted",

@@ -57,7 +57,7 @@ def argument_and_default(*, name: str, value: object, default: object = None) ->
 def preempted(*, count: int, requests: int | None = None) -> str:
     text = plural(count, "preemption")
     if requests:
-        text += f" of {plural(requests, 'request')}"
+        text += f" among {plural(requests, 'request')}"
     return text
 
 
@@ -74,12 +74,12 @@ def change_first_start(*, how: str) -> str:
 
 def change_died(*, reason: str | None = None) -> str:
     if not reason:
-        return "read the first error of the traceback there"
-    return "mend what it names, or read the first error of the traceback there"
+        return "read the first error of the traceback in the log"
+    return "fix what it names, or read the first error of the traceback in the log"
 
 
 def change_fixed_size(*, argument: str, or_on_cpu: bool) -> str:
-    text = f"leave {argument} out, as it sets the size of the KV cache"
+    text = f"remove {argument}, which sets the size of the KV cache"
     if or_on_cpu:
         text += " (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)"
     return text
@@ -144,7 +144,7 @@ NOTES: dict[str, NoteText] = {
     "step_times": "{mixed_ms:,.0f} ms with a prompt, {decoding_ms:,.0f} ms without, "
     "{longest_ms:,.0f} ms at most",
     "preempted": preempted,
-    "hits": "{rate:percent} of the prompt tokens were hits; in the profile "
+    "hits": "{rate:percent} of the prompt tokens were cache hits; by the profile "
     "{shareable:percent} repeat an earlier prompt",
     # Remedies.
     "change_no_free_memory": "stop what else uses the GPU, or lower "
@@ -152,7 +152,7 @@ NOTES: dict[str, NoteText] = {
     "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, add GPUs or quantize "
     "the weights",
     "change_context_too_long": f"lower {_CONTEXT} if the prompts allow it, raise "
-    "{_SHARE} or add GPUs",
+    f"{_SHARE} or add GPUs",
     "change_first_start": change_first_start,
     "change_oom_sampler": f"lower {_SEQS} or {_SHARE}",
     "change_oom_logprobs": f"lower {_BUDGET}, as vLLM sets no memory aside for "
@@ -187,8 +187,8 @@ NOTES: dict[str, NoteText] = {
     "engine",
     "change_queue_budget_unknown": f"check {_SEQS}, {_BUDGET} and {_THRESHOLD}, which "
     "are not known here",
-    "change_queue_last": "first change the other things named here",
-    "change_small_step": "leave {names:first} out, unless it was set for shorter gaps "
+    "change_queue_last": "first act on the other symptoms listed here",
+    "change_small_step": "remove {names:first}, unless it was set for shorter gaps "
     "between tokens",
     "change_client": "send more requests at once (num_concurrent, --max-connections) "
     "if the load may grow",
@@ -198,5 +198,5 @@ NOTES: dict[str, NoteText] = {
     "change_caching_on": "switch prefix caching on",
     "change_hit_rate": "send prompts with the same start one after the other; requests "
     "with prompt_logprobs skip the cache",
-    "change_eager": f"leave {_EAGER} out, unless a short start matters more",
+    "change_eager": f"remove {_EAGER}, unless a short start matters more",
 }

@@ -8,8 +8,8 @@ from chunkscope.report.notes import NoteText, named
 
 def rows(*, before: int, now: int) -> str:
     if before == now:
-        return f"{now:,} rows"
-    return f"{before:,} rows before, {now:,} now"
+        return plural(now, "row")
+    return f"{plural(before, 'row')} before, {now:,} now"
 
 
 def moved(*, before: float | None, now: float | None) -> str:
@@ -44,6 +44,12 @@ def differing(names: Sequence[str]) -> str:
     return f"{named(names, 3)} {verb} from the plan"
 
 
+def no_such_run(*, count: int, setting: str, names: Sequence[str]) -> str:
+    if count == 0:
+        return f"no run is called {setting}; the runs are {', '.join(names)}"
+    return f"{count:,} runs are called {setting}; the runs are {', '.join(names)}"
+
+
 def argument_unknown(
     *, version: str, since: str | None, known: bool, alike: Sequence[str]
 ) -> str:
@@ -69,10 +75,9 @@ NOTES: dict[str, NoteText] = {
     "true`",
     "argument_partial_prefills": "vLLM refuses it: concurrent partial prefills are not "
     "supported",
-    "argument_other_file": "the file that it names is not read: name that one in "
-    "settings.file",
-    "gate_no_such_run": "there are {count:plural(run)} called {setting}; the runs are "
-    "{names}",
+    "argument_other_file": "the file it names is not read; name it in settings.file "
+    "instead",
+    "gate_no_such_run": no_such_run,
     "gate_run_failed": "the run ended as {status}",
     "gate_no_such_dataset": "it is not in the profile",
     "gate_unread_dataset": "{dataset} could not be read to its end",

@@ -265,8 +265,8 @@ NOTES: dict[str, NoteText] = {
     "weights_by_formula": "The weights are computed from config.json, as there are no "
     "safetensors files.",
     "vision_tower": vision_tower,
-    "sliding_window": "{layers:plural(layer)} keep the KV of the last {tokens:,} "
-    "tokens only.",
+    "sliding_window": "The KV of the last {tokens:,} tokens alone is kept in "
+    "{layers:plural(layer)}.",
     "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in "
     "{layers:plural(layer)} with a window.",
     "stateful_layers": stateful_layers,

@@ -1,6 +1,6 @@
 """A profile as blocks: how long the prompts are, dataset by dataset, and what to doubt.
 
-Also the shortened list of datasets that prefixes and the page use.
+Also the shortened list of datasets, which the table of shared prefixes has, too.
 """
 
 import json
@@ -39,6 +39,7 @@ LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 MOST_LINES = 20  # datasets in the short answer
 MOST_ROWS = 500  # datasets in the details: GitHub drops a summary over 1 MiB
 MOST_CHARTS = 24
+MOST_EMPTY = 16  # times the longest prompt, that a picture reaches to show a setting
 MOST_NOTES = 20
 MOST_POSITIONS = 3  # of bad rows with one reason
 
@@ -200,49 +201,25 @@ class Group:
 def shortened(
     datasets: Sequence[DatasetProfile], most: int = MOST_LINES
 ) -> list[Group]:
-    """At most `most` lines and one for all: sets with long prompts, others as folders.
-
-    Few datasets are all listed, in order.
-    """
-    if len(datasets) <= most:
-        groups = [Group(name=dataset.name, datasets=[dataset]) for dataset in datasets]
-    else:
-        groups = _longest_and_folders(datasets, most)
+    """A line for each dataset, or for those with the longest prompts, and for all."""
+    listed = list(datasets)
+    groups = []
+    hidden: list[DatasetProfile] = []
+    if len(listed) > most:
+        listed.sort(key=_longest_prompt, reverse=True)
+        listed, hidden = listed[:most], listed[most:]
+    for dataset in listed:
+        groups.append(Group(name=dataset.name, datasets=[dataset]))
+    if hidden:
+        name = plural(len(hidden), "more dataset")
+        groups.append(Group(name=name, datasets=hidden))
     if len(datasets) > 1:
         groups.append(Group(name=ALL, datasets=datasets))
     return groups
 
 
-def _longest_and_folders(datasets: Sequence[DatasetProfile], most: int) -> list[Group]:
-    by_length = sorted(datasets, key=_longest_prompt, reverse=True)
-    alone = []
-    for dataset in by_length[: most // 2]:
-        if _longest_prompt(dataset) > LONG:
-            alone.append(dataset)
-    if not alone:
-        alone = by_length[:1]
-    folders: dict[str, list[DatasetProfile]] = {}
-    for dataset in by_length[len(alone) :]:
-        folder = dataset.name.rpartition("/")[0] or dataset.group
-        folders.setdefault(folder, []).append(dataset)
-    if len(folders) > most - len(alone):
-        folders = {"": by_length[len(alone) :]}
-    groups = [Group(name=dataset.name, datasets=[dataset]) for dataset in alone]
-    for folder, members in folders.items():
-        groups.append(Group(name=_folder_name(folder, members), datasets=members))
-    return groups
-
-
 def _longest_prompt(dataset: DatasetProfile) -> int:
     return dataset.lengths.max or 0
-
-
-def _folder_name(folder: str, members: Sequence[DatasetProfile]) -> str:
-    if len(members) == 1:
-        return members[0].name
-    if folder:
-        return f"{folder}/ ({len(members):,} sets)"
-    return f"{len(members):,} sets"
 
 
 def lengths_table(datasets: Sequence[DatasetProfile]) -> Table:
@@ -307,17 +284,25 @@ def longest_table(profile: Profile) -> Table:
 def length_histogram(
     title: str, lengths: LengthHistogram, marks: Sequence[Mark] = ()
 ) -> list[Histogram]:
-    """How many prompts are how long, in doubling steps; none where all are missing."""
+    """How many prompts are how long, in doubling steps; none where all are missing.
+
+    The steps go on up to the settings that are marked, unless these are far away.
+    """
     bins = []
     for low, high, count in lengths.doubling():
         bins.append(Bin(low=low, high=high, count=count))
     if not bins:
         return []
+    reach = bins[-1].high * MOST_EMPTY
+    near = [mark for mark in marks if mark.tokens <= reach]
+    while any(mark.tokens > bins[-1].high for mark in near):
+        high = bins[-1].high
+        bins.append(Bin(low=high, high=2 * high, count=0))
     chart = Histogram(
         title=title,
         alternative=f"{plural(lengths.count, 'prompt')}: {lengths.line}.",
         bins=tuple(bins),
-        marks=tuple(marks),
+        marks=tuple(near),
     )
     return [chart]
 

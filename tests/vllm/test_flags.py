@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 import pytest
-from chunkscope.report.words import sentence
+from chunkscope.report.notes import sentence
 
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import find_gpu
