@@ -2,7 +2,7 @@
 
 from chunkscope.artefacts.numbers import plural, seconds, share
 from chunkscope.planning.plan import ConcurrencyAnswer, ConcurrencyPoint, KneeChange
-from chunkscope.report.blocks import Block, Cell, Table, Text, Written, table
+from chunkscope.report.blocks import Block, Table, Text, table
 from chunkscope.report.phrases import settings_text
 from chunkscope.report.pictures import time_over_samples
 
@@ -35,7 +35,7 @@ def advice_sentences(answer: ConcurrencyAnswer) -> list[str]:
         how_many = plural(answer.advised, answer.unit.removesuffix("s"))
         sentences.append(f"Run {how_many} at once: {time_of(best.hours)} (simulated).")
         sentences += knee_sentences(answer, best)
-    client = answer.point(answer.client)
+    client = answer.point(answer.client) if answer.client else None
     if client is not None and client is not best:
         took = time_of(client.hours)
         sentences.append(f"The client keeps {client.at_once:,} under way: {took}.")
@@ -52,11 +52,11 @@ def knee_sentences(answer: ConcurrencyAnswer, best: ConcurrencyPoint) -> list[st
     if not beyond:
         return []
     worst = max(beyond, key=lambda point: point.hours)
+    took, cached = time_of(worst.hours), share(worst.served_from_cache)
     return [
         f"From {beyond[0].at_once:,} on the KV cache no longer holds their contexts: "
-        f"{worst.at_once:,} take {time_of(worst.hours)}, with "
-        f"{share(worst.served_from_cache)} of the prompt tokens served from the cache "
-        f"instead of {share(best.served_from_cache)}."
+        f"{worst.at_once:,} take {took}, with {cached} of the prompt tokens served "
+        f"from the cache instead of {share(best.served_from_cache)}."
     ]
 
 
@@ -82,7 +82,10 @@ def change_sentence(change: KneeChange) -> str:
     if change.gpu is not None:
         name = f"--gpu {change.gpu}"
     took = time_of(change.hours)
-    return f"With {name}, {change.at_once:,} at once take {took} (simulated)."
+    text = f"With {name}, {change.at_once:,} at once take {took} (simulated)."
+    if change.outgrow:
+        return f"{text} {plural(change.outgrow, 'sample')} would outgrow it."
+    return text
 
 
 # -- the runs --------------------------------------------------------------------------
@@ -90,17 +93,16 @@ def change_sentence(change: KneeChange) -> str:
 
 def points_table(answer: ConcurrencyAnswer) -> Table:
     """A row for each number that was simulated; the advised one matters most."""
-    headings = ["at once", "time", "from the cache", "first token p95", "answer p95"]
     rows = []
     strong = []
     for place, point in enumerate(answer.points):
-        row: list[Written] = [Cell(text=point_name(answer, point))]
-        row += [time_of(point.hours), share(point.served_from_cache)]
-        row += [seconds(point.ttft_p95_s), seconds(point.e2e_p95_s)]
-        rows.append(row)
+        took, cached = time_of(point.hours), share(point.served_from_cache)
+        first, whole = seconds(point.ttft_p95_s), seconds(point.e2e_p95_s)
+        rows.append([point_name(answer, point), took, cached, first, whole])
         if point.at_once == answer.advised:
             strong.append(place)
-    return table([f"{answer.unit} {headings[0]}", *headings[1:]], rows, strong=strong)
+    headings = ["time", "from the cache", "first token p95", "answer p95"]
+    return table([f"{answer.unit} at once", *headings], rows, strong=strong)
 
 
 def point_name(answer: ConcurrencyAnswer, point: ConcurrencyPoint) -> str:

@@ -288,7 +288,7 @@ NOTES: dict[str, NoteText] = {
     "states_not_aligned": "vLLM ends chunks at block borders to keep states, which is "
     "not simulated.",
     # The data and how it is sent.
-    "assumed_output": "Answers are assumed to have {tokens:,} tokens (--max-output).",
+    "assumed_output": "Answers are assumed to have {tokens:,} tokens (--output).",
     "shared_prefixes": shared_prefixes,
     "shared_but_not_read": shared_but_not_read,
     "longest_first": "Requests are sent longest first.",

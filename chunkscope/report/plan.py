@@ -25,6 +25,7 @@ from chunkscope.report.blocks import (
     Notes,
     Table,
     Text,
+    Written,
     table,
 )
 from chunkscope.report.concurrency import (
@@ -81,12 +82,13 @@ REASONS = {  # that the time may turn out differently
     "shorter_outputs": "answer lengths",
     "seen_on_gpus": "prediction error",
 }
+AT_MOST = {OutputOrigin.DATA, OutputOrigin.TASK}  # whose longest answer is known
 ORIGINS = {
     OutputOrigin.ASKED: "as asked",
-    OutputOrigin.EARLIER: "as in the earlier run",
-    OutputOrigin.DATA: "the most in the data",
+    OutputOrigin.EARLIER: "from the earlier run",
+    OutputOrigin.DATA: "from the data",
     OutputOrigin.SCORED: "scored",
-    OutputOrigin.TASK: "the most that the task allows",
+    OutputOrigin.TASK: "from the task",
     OutputOrigin.ASSUMED: "assumed; --output",
 }
 
@@ -256,13 +258,13 @@ def by_mode(plan: Plan) -> list[str]:
         return [*texts, "It was not simulated."]
     if plan.run is plan.default_run:
         return [*texts, f"It is the same as {DEFAULT_NAME} here."]
-    took, usual = plan.run.figures.makespan_s, plan.default_run.figures.makespan_s
-    return [
-        *texts,
-        f"All requests take {seconds(took)}, {seconds(usual)} with {DEFAULT_NAME} "
-        "(simulated).",
-        *price_sentences(plan),
-    ]
+    gain = plan.default_run.figures.makespan_s / plan.run.figures.makespan_s - 1
+    return [*texts, gain_sentence(gain), *price_sentences(plan)]
+
+
+def gain_sentence(gain: float) -> str:
+    verb = "has" if round(gain, 3) else "is"
+    return f"It {verb} {throughput(gain)} (simulated)."
 
 
 def gain_speed(plan: Plan) -> list[str]:
@@ -433,6 +435,8 @@ def setup(plan: Plan) -> str:
         machine = machine_text(plan.model.load_name, gpu, gpus)
         machine += validated_text(plan.notes)
     prompts = plural(plan.refused.of, "prompt")
+    if plan.concurrency is not None and has_sessions(plan):
+        prompts += f" of {plural(plan.concurrency.samples, 'sample')}"
     if plan.request.is_open:
         prompts += f" at {plan.request.arrivals}"
     parts = [machine, version_text(plan.deployment, plan.notes), prompts]
@@ -443,7 +447,6 @@ def setup(plan: Plan) -> str:
 
 def outputs_text(outputs: tuple[DatasetOutput, ...]) -> str:
     """How long answers are, and where that is known from."""
-    origins = dict.fromkeys(ORIGINS[output.origin] for output in outputs)
     tokens = [output.tokens for output in outputs]
     size = plural(max(tokens), "output token")
     asked = outputs[0].asked
@@ -451,7 +454,10 @@ def outputs_text(outputs: tuple[DatasetOutput, ...]) -> str:
         size = f"{min(tokens):,} to {size}"
     elif asked is not None and not asked.is_number:
         size = f"p50 {asked.p50:,} and p95 {size}"
-    return f"{size} each ({', '.join(origins)})"
+    origins = dict.fromkeys(output.origin for output in outputs)
+    if not origins.keys().isdisjoint(AT_MOST):
+        size = f"at most {size}"
+    return f"{size} each ({', '.join(ORIGINS[origin] for origin in origins)})"
 
 
 # -- key figures -----------------------------------------------------------------------
@@ -535,18 +541,18 @@ def datasets_table(plan: Plan) -> Table:
         works = {**plan.cost.datasets, "all together": plan.cost}
     if len(decisions) > 1 and plan.request.dataset is None:
         decisions["all together"] = plan.decision
-    rule = "mode" if plan.request.mode is not None else "length rule"
     rows = []
     for name, decision in decisions.items():
-        work = works.get(name)
-        time = seconds(work.hours * HOUR_S) if work is not None else None
+        row: list[Written] = [name]
+        if plan.cost is not None:
+            work = works.get(name)
+            row.append(seconds(work.hours * HOUR_S) if work is not None else None)
         over = share(decision.chunks.share) if decision.chunks.prompts else None
-        rows.append([name, time, decision.mode, decision.threshold, over])
-    headings = ["dataset", "time", rule, "threshold", "over it"]
-    if plan.cost is None:
-        del headings[1]
-        rows = [[row[0], *row[2:]] for row in rows]
-    return table(headings, rows, words=[rule], strong=[len(rows) - 1])
+        mode = f"--mode {decision.mode}" if decision.forced else decision.mode
+        rows.append([*row, mode, decision.threshold, over])
+    times = ["time"] if plan.cost is not None else []
+    headings = ["dataset", *times, "length rule", "threshold", "over it"]
+    return table(headings, rows, words=["length rule"], strong=[len(rows) - 1])
 
 
 def reasons_table(plan: Plan) -> Table:

@@ -230,9 +230,8 @@ def best_of_sweep(runs: Sequence[SimulatedRun]) -> str:
     smoothest = min(keeping or runs, key=by_smoothness)
     parts.append(f"Fastest is {run_name(fastest)}: {sweep_text(fastest)}.")
     if by_smoothness(smoothest) < by_smoothness(fastest):
-        sentences.append(
-            f"Smoothest is {run_name(smoothest)}: {sweep_text(smoothest)}."
-        )
+        smooth = sweep_text(smoothest)
+        parts.append(f"Smoothest is {run_name(smoothest)}: {smooth}.")
     return " ".join(parts)
 
 
@@ -266,6 +265,8 @@ def setup(simulation: Simulation) -> str:
     cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
     machine = machine_text(cost.model, cost.gpu, run.settings.parallel.gpus)
     sent = [sent_when(work.arrivals, work.concurrency, work.samples_at_once)]
+    if run.phases:
+        sent.append("one dataset after the other")
     if work.order in ORDERS:
         sent.append(ORDERS[work.order])
     tokens_in = f"{plural(run.input_tokens, 'token')} in"
@@ -275,11 +276,9 @@ def setup(simulation: Simulation) -> str:
     for note in simulation.notes:
         if note.code == OUTPUT_ASSUMED:
             tokens_out += f" ({note.values['tokens']} each where unknown; --output)"
-    return (
-        f"{machine}{validated_text(simulation.notes)}, vLLM {simulation.vllm}. "
-        f"{plural(work.requests, 'request')} from {work.source}, {', '.join(sent)}: "
-        f"{tokens_in}, {tokens_out}."
-    )
+    machine += f"{validated_text(simulation.notes)}, vLLM {simulation.vllm}"
+    requests = f"{plural(work.requests, 'request')} from {work.source}"
+    return f"{machine}. {requests}, {', '.join(sent)}: {tokens_in}, {tokens_out}."
 
 
 def sent_when(arrivals: str, requests: int | None, samples: int | None = None) -> str:

@@ -69,6 +69,7 @@ from chunkscope.verification.result import (
     Conclusion,
     MeasuredVerdict,
     Run,
+    RunOutputs,
     Verification,
 )
 from chunkscope.verification.verdict import (
@@ -273,15 +274,17 @@ def where_measured(verification: Verification) -> str:
 
 def method(verification: Verification) -> str:
     """How many tokens were sent, and what counts as a tie."""
-    work = verification.workload
-    text = (
-        f"{plural(work.input_tokens, 'token')} in, {work.output_tokens:,} out; greedy "
-        f"sampling, seed {work.seed}; {verification.source.repeated:,} prompts sent "
-        f"again, {work.left_out:,} too long and left out."
-    )
-    if verification.repeats > 1:
-        return f"{text} A difference within the spread of repeats is a tie."
-    return f"{text} A difference of less than {share(TIE_OF_ONE)} is a tie."
+    work, repeated = verification.workload, verification.source.repeated
+    tokens = f"{plural(work.input_tokens, 'token')} in, {work.output_tokens:,} out"
+    parts = [tokens, "greedy sampling", f"seed {work.seed}"]
+    if repeated:
+        parts.append(f"{plural(repeated, 'prompt')} sent again")
+    if work.left_out:
+        parts.append(f"{plural(work.left_out, 'prompt')} left out as too long")
+    noise = "within the spread of repeats"
+    if verification.repeats == 1:
+        noise = f"of less than {share(TIE_OF_ONE)}"
+    return f"{'; '.join(parts)}. A difference {noise} is a tie."
 
 
 def outputs_sentences(verification: Verification) -> list[str]:
@@ -292,46 +295,46 @@ def outputs_sentences(verification: Verification) -> list[str]:
         reference = verification.run(outputs.reference) if outputs else None
         if not outputs or outputs.equal is None or not reference:
             continue
-        explained = ""
-        if verification.model.dummy and outputs.equal < 1:
-            explained = "; with random weights rounding decides"
-        elif (
-            outputs.equal < 1
-            and reference.outputs
-            and is_noise(outputs, reference.outputs)
-        ):
-            explained = ", so batching explains it"
-        sentences.append(
-            f"{capital(run_name(run))}: {share(outputs.equal)} of "
-            f"{len(outputs.answers):,} answers equal those of {run_name(reference)}, "
-            f"{share(outputs.again)} when sent again{explained}."
-        )
+        equal = f"{share(outputs.equal)} of {plural(len(outputs.answers), 'answer')}"
+        text = f"{capital(run_name(run))}: {equal} equal those of {run_name(reference)}"
+        text += f", {share(outputs.again)} when sent again"
+        explained = why_unequal(outputs, reference, is_dummy=verification.model.dummy)
+        sentences.append(f"{text}{explained}.")
     return sentences
+
+
+def why_unequal(outputs: RunOutputs, reference: Run, *, is_dummy: bool) -> str:
+    if outputs.equal == 1 or reference.outputs is None:
+        return ""
+    if is_dummy:
+        return "; with random weights rounding decides"
+    if is_noise(outputs, reference.outputs):
+        return ", so batching explains it"
+    return ""
 
 
 def measured_elsewhere(plan: Plan, verification: Verification) -> list[str]:
-    """How model, vLLM and GPU of the measurement differ from the plan's."""
+    """What it was planned for, where that is not what was measured."""
     machine, model = verification.machine, verification.model.name
-    pairs = []
-    if plan.model is not None and model != plan.model.name:
-        pairs.append((plan.model.load_name, model))
-    if machine is not None and machine.vllm:
-        pairs.append((minor(plan.deployment.release.text), minor(machine.vllm)))
-    if machine is not None and machine.gpu and plan.gpu is not None:
-        pairs.append((plan.gpu.title, machine.gpu))
     sentences = []
-    for planned, measured in pairs:
-        if planned != measured:
-            sentences.append(f"Planned for {planned}, measured with {measured}.")
+    if plan.model is not None and model != plan.model.name:
+        if model != plan.model.load_name:
+            sentences.append(f"The plan is for {plan.model.load_name}.")
+    version = plan.deployment.release.text
+    if machine is not None and machine.vllm and minor(machine.vllm) != minor(version):
+        sentences.append(f"The plan is for vLLM {version}.")
+    if machine is not None and machine.gpu and plan.gpu is not None:
+        if machine.gpu != plan.gpu.title:
+            sentences.append(f"The plan is for {plan.gpu.title}.")
     return sentences
 
 
-def minor(version: str) -> str:
+def minor(version: str) -> list[str]:
     """
     >>> minor("0.24.1")
-    'vLLM 0.24'
+    ['0', '24']
     """
-    return f"vLLM {'.'.join(version.split('.')[:2])}"
+    return version.split(".")[:2]
 
 
 # -- the runs --------------------------------------------------------------------------
@@ -345,23 +348,29 @@ def runs_table(
     """The figures that decide, each run compared with the first."""
     if columns is None:
         columns = {HEADINGS[figure.key]: figure for figure in SHOWN}
-    shown = {}
-    for heading, figure in columns.items():
-        has_room = figure is not ITL_P99 or len(runs) == 1  # the change has its place
-        if has_room and any(value_of(figure, run) is not None for run in runs):
-            shown[heading] = figure
+    shown = shown_columns(runs, columns)
     headings = ["setting", *shown]
     rows = []
     for run in runs:
         row: list[Written] = [run_name(run)]
         row += [figure_cell(figure, run, runs[0]) for figure in shown.values()]
         rows.append(row)
-    if len(runs) > 1 and MAKESPAN in shown.values():
+    if len(runs) > 1 and HEADINGS[MAKESPAN.key] in shown:
         place = headings.index(HEADINGS[MAKESPAN.key]) + 1
         headings.insert(place, "change")
         for run, row in zip(runs, rows, strict=True):
             row.insert(place, change_text(run, runs[0]))
     return table(headings, rows, strong=strong)
+
+
+def shown_columns(runs: Sequence[Run], columns: dict[str, Figure]) -> dict[str, Figure]:
+    """Those that were measured. The change takes the place of the p99 gap."""
+    shown = {}
+    for heading, figure in columns.items():
+        is_known = any(value_of(figure, run) is not None for run in runs)
+        if is_known and (figure is not ITL_P99 or len(runs) == 1):
+            shown[heading] = figure
+    return shown
 
 
 def figure_cell(figure: Figure, run: Run, first: Run) -> Cell:
