@@ -109,7 +109,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _bart() -> Any:
-    """It counts positions by its cache alone, so that another request before it moves them."""
+    """It counts positions by its cache, so that a request before it moves them."""
     from transformers import BartConfig, BartForCausalLM
 
     layers = {"decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 16}

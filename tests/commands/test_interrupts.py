@@ -1,4 +1,4 @@
-"""What comes from outside: Ctrl-C, a full disk, a closed pipe, a silent hub, other systems."""
+"""What comes from outside: Ctrl-C, full disks, closed pipes, a silent hub."""
 
 import fcntl
 import json
@@ -45,7 +45,8 @@ def is_drained(pipe: int) -> bool:
 PRESSED_WHILE_LOADING = """
 import os, runpy, signal, sys
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
+# What runs in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 module, sys.argv = sys.argv[1], ["chunkscope", "--help"]
 
 class Press:
@@ -69,7 +70,7 @@ def test_ctrl_c_while_the_commands_are_loaded_is_no_traceback(module: str) -> No
 
 @on_linux
 def test_ctrl_c_ends_a_long_scan_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A pipe that nobody closes makes a scan as long as can be; the file beside it is done soon."""
+    """A pipe that nobody closes makes a scan as long as can be."""
     write_jsonl(tmp_path / "done.jsonl", prompts(50))
     os.mkfifo(tmp_path / "endless.jsonl")
     analyze(
@@ -151,7 +152,7 @@ def test_stdout_stays_clean_without_standard_error(tmp_path: Path) -> None:
 
 
 def no_file_over_a_kilobyte() -> None:
-    """A disk that is full after 1,000 bytes: writing more fails, as it does with ENOSPC."""
+    """A disk that is full after 1,000 bytes: writing more fails as with ENOSPC."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
@@ -196,15 +197,16 @@ def test_a_link_is_followed_and_not_replaced(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "elsewhere.json").read_bytes())["schema"]
 
 
-# Windows lacks these, and macOS has them in another way. Libraries decide when they are loaded what
-# there is: those that the commands use are first.
+# Windows lacks these, and macOS has them in another way. Libraries decide when they are
+# loaded what there is: those that the commands use are first.
 COMMANDS = """
 import multiprocessing, os, signal, sys
 from pathlib import Path
 import datasets, pytest
 
 gone = {
-    os: "fork forkpty killpg getpgid setsid getpgrp geteuid sched_getaffinity mkfifo wait4 nice",
+    os: "fork forkpty killpg getpgid setsid getpgrp geteuid sched_getaffinity mkfifo "
+    "wait4 nice",
     signal: "SIGKILL SIGPROF SIGXCPU SIGHUP SIGALRM setitimer alarm",
 }
 multiprocessing.set_start_method("spawn", force=True)
