@@ -43,24 +43,20 @@ LEGS = (
 )
 # Loading one of these takes longer than `chunkscope --help` may.
 HEAVY = {
-    *(
-        "torch",
-        "vllm",
-        "transformers",
-        "datasets",
-        "pandas",
-        "pyarrow",
-        "numpy",
-        "rich",
-    ),
-    *(
-        "pydantic",
-        "tokenizers",
-        "tiktoken",
-        "mistral_common",
-        "huggingface_hub",
-        "jinja2",
-    ),
+    "datasets",
+    "huggingface_hub",
+    "jinja2",
+    "mistral_common",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "rich",
+    "tiktoken",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "vllm",
 }
 
 

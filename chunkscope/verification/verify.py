@@ -157,8 +157,8 @@ def check_installed(python: str) -> None:
         raise MissingError(
             f"{python} has no vLLM",
             hint="on the machine with the GPU, in a clone of chunkscope: pip install "
-            "'.[verify]'; or name the Python that has vLLM in CHUNKSCOPE_VLLM_PYTHON; --endpoint "
-            "measures a running server",
+            "'.[verify]'; or name the Python that has vLLM in CHUNKSCOPE_VLLM_PYTHON; "
+            "--endpoint measures a running server",
         )
     try:
         release(version)
