@@ -369,7 +369,7 @@ def recorded_command() -> tuple[str, ...]:
 def show_profile(
     profile: "Profile", *, details: bool, form: str | None, json: bool
 ) -> None:
-    from chunkscope.report.words.data import bad_rows, cautions, uncounted
+    from chunkscope.report.profile import bad_rows, cautions, uncounted
 
     show(profile, details=details, json=json, form=form)
     if json:  # which has no sentences
@@ -395,7 +395,7 @@ def say_trace(file: Path, profile: "Profile") -> None:
 
 def next_command(profile: "Profile", out: Path) -> str:
     """Count what was left out, else plan for what was counted."""
-    from chunkscope.report.words.data import corrected
+    from chunkscope.report.profile import corrected
 
     again = corrected(profile)
     if again:

@@ -62,8 +62,8 @@ def gate(
     Example: chunkscope gate --init && chunkscope gate
     """
     from chunkscope.gating.gate import gate as judge
-    from chunkscope.report.gate import error_annotation
-    from chunkscope.report.words.gate import failure
+    from chunkscope.report.ci import error_annotation
+    from chunkscope.report.gate import failure
 
     check_format(form, json=json)
     if force and not init:
@@ -88,7 +88,7 @@ def gate(
 def show_result(
     result: "GateResult", *, details: bool, form: str | None, json: bool
 ) -> None:
-    from chunkscope.report.gate import annotations, junit
+    from chunkscope.report.ci import annotations, junit
 
     if form == "junit":
         console.emit(junit(result))
@@ -106,7 +106,7 @@ def write_budget(reports: Path, path: Path, *, force: bool) -> None:
     from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.gating.init import starting_budget
-    from chunkscope.report.words.gate import COMMENTS
+    from chunkscope.report.gate import COMMENTS
 
     if path.name == PROJECT.name:
         raise UsageError(
@@ -138,7 +138,7 @@ def tables_to_keep(path: Path, *, force: bool) -> str:
     """The text of the file without the gate's tables; an error if it has some."""
     from chunkscope.artefacts.files import read_text
     from chunkscope.gating.init import without_gate
-    from chunkscope.report.words.gate import COMMENTS
+    from chunkscope.report.gate import COMMENTS
 
     if not path.exists():
         return ""
@@ -154,7 +154,7 @@ def tables_to_keep(path: Path, *, force: bool) -> str:
 def has_budget(path: Path) -> bool:
     from chunkscope.artefacts.files import read_text
     from chunkscope.gating.init import without_gate
-    from chunkscope.report.words.gate import COMMENTS
+    from chunkscope.report.gate import COMMENTS
 
     text = read_text(path, hint="is it a file?")
     return without_gate(text, path, COMMENTS["head"]) != text

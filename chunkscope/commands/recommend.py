@@ -224,9 +224,8 @@ def entry_for(emit: Target | None, entry: Entry | None) -> Entry | None:
 def emit_plan(plan: "Plan", target: Target, out: Path, *, anyway: bool) -> None:
     """Print the arguments alone; what is worth saying goes to stderr."""
     from chunkscope.planning.emit import emit
-    from chunkscope.report.notes import sentence
+    from chunkscope.report.notes import sentence, sentences
     from chunkscope.report.show import headline
-    from chunkscope.report.words.plan import phrases
 
     emission = emit(plan, target, anyway=anyway)  # fails if no setting keeps the limits
     plan.save(out)
@@ -234,7 +233,7 @@ def emit_plan(plan: "Plan", target: Target, out: Path, *, anyway: bool) -> None:
     if emission.comment is not None:
         text = f"# {sentence(emission.comment)}\n{text}"
     console.emit(text.encode())
-    notes = phrases((*emission.notes, *plan.notes))
+    notes = [*sentences(emission.notes), *sentences(plan.notes)]
     if not plan.settings.given() or plan.advice.basis == "lengths":
         # Why no flag is printed, or that it rests on lengths alone.
         notes.insert(0, headline(plan))

@@ -20,7 +20,13 @@ from chunkscope.errors import UsageError
 if TYPE_CHECKING:
     from chunkscope.findings import Findings
 
-FORMS = {".html": "html", ".md": "md", ".json": "json", ".txt": "text"}
+FORMS = {
+    ".html": "html",
+    ".md": "md",
+    ".json": "json",
+    ".svg": "svg",
+    ".txt": "text",
+}
 
 
 def report(
@@ -28,10 +34,11 @@ def report(
         Path, argument("[FOLDER]", "Folder with the results. [default: reports]")
     ] = REPORTS,
     form: Annotated[
-        Literal["html", "md", "text"] | None,
+        Literal["html", "md", "svg", "text"] | None,
         option(
             OUTPUT,
-            "How to show them. [default: html, or by the suffix of -o]",
+            "How to show them; svg has the pictures alone. [default: html, or by the "
+            "suffix of -o]",
             "--format",
         ),
     ] = None,
@@ -40,8 +47,8 @@ def report(
         Path | None,
         option(
             OUTPUT,
-            "Where to write it. [default: report.html in the folder; md and JSON go to "
-            "stdout]",
+            "Where to write it. [default: report.html in the folder; md, svg and JSON "
+            "go to stdout]",
             "--out",
             "-o",
             metavar="FILE",
@@ -89,6 +96,11 @@ def document(findings: "Findings", kind: str) -> bytes:
         from chunkscope.artefacts.artefact import PRETTY, dumped
 
         return dumped(findings.to_json(), PRETTY)
+    if kind == "svg":
+        from chunkscope.report.folder import folder_pictures
+        from chunkscope.report.svg import picture_file
+
+        return picture_file(folder_pictures(findings)).encode()
     from chunkscope.report.markdown import markdown
     from chunkscope.report.show import blocks
 

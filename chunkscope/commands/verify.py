@@ -223,7 +223,7 @@ def verify(
 
 def say_result(plan: "Plan", verification: "Verification", out: Path) -> None:
     """Say what was measured elsewhere; EngineError if the plan itself failed."""
-    from chunkscope.report.words.runs import failure, measured_elsewhere
+    from chunkscope.report.verification import failure, measured_elsewhere
 
     for note in measured_elsewhere(plan, verification):
         console.say(f"note: {note}")
@@ -236,7 +236,7 @@ def say_result(plan: "Plan", verification: "Verification", out: Path) -> None:
 
 def say_failure(run: "Run", log: str) -> None:
     """Say that a setting failed, with the end of the engine's log."""
-    from chunkscope.report.words.runs import failure
+    from chunkscope.report.verification import failure
 
     console.say(failure(run))
     lines = [line for line in log.splitlines() if line.strip()]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
-from chunkscope.artefacts.note import Note, Values
+from chunkscope.artefacts.note import Fact, Note, Values  # noqa: F401  (msgspec)
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.models.shape import ModelShape
@@ -224,6 +224,10 @@ class Plan(Artefact):
     concurrency: ConcurrencyAnswer | None = None
     created: str = field(default_factory=now)
     version: str = ""
+
+    def summary(self) -> str:
+        given = self.settings.given()
+        return "that sets " + (", ".join(given) or "nothing")
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per setting that was simulated."""

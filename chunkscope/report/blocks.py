@@ -4,12 +4,12 @@
 terminal, Markdown and the page turn blocks into what people see, and know no artefact.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from chunkscope.artefacts.numbers import number
-from chunkscope.report.charts import Chart
+from chunkscope.report.charts import Chart, StackedBars
 
 
 class Look(StrEnum):
@@ -162,28 +162,15 @@ def filled(blocks: Sequence[Block]) -> list[Block]:
 
 def _is_empty(block: Block) -> bool:
     match block:
-        case Table():
-            return not block.rows
-        case Facts():
-            return not block.facts
-        case Notes():
-            return not block.notes
-        case Details():
-            return not block.blocks
-        case Headline() | Text() | Flags():
-            return not block.text
+        case Headline(text="") | Text(text="") | Flags(text=""):
+            return True
+        case Table(rows=()) | Facts(facts=()) | Notes(notes=()) | Details(blocks=()):
+            return True
+        case StackedBars(bars=()):
+            return True
     return False
 
 
-def without_details(blocks: Sequence[Block]) -> list[Block]:
-    """The short answer."""
-    return [block for block in blocks if not isinstance(block, Details)]
-
-
-def charts(blocks: Sequence[Block]) -> Iterator[Chart]:
-    """All charts, those in details included."""
-    for block in blocks:
-        if isinstance(block, Chart):
-            yield block
-        elif isinstance(block, Details):
-            yield from charts(block.blocks)
+def without_headline(blocks: Sequence[Block]) -> list[Block]:
+    """What is left where the answer is said elsewhere."""
+    return [block for block in blocks if not isinstance(block, Headline)]

@@ -68,7 +68,7 @@ def _row(cells: Iterator[str] | list[str]) -> str:
 
 
 def text(words: str) -> str:
-    """Text from users must not end its cell or line, become markup, or call anybody's name.
+    """Text that ends no cell or line, is no markup and calls nobody's name.
 
     >>> text("a|b @team")
     'a\\\\|b \\\\@team'

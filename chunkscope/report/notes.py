@@ -1,10 +1,10 @@
 """Notes as text: a code and its values -> a sentence.
 
-The catalogue has three parts: `notes_data.py` (files, prompts, lengths, logs, the gate),
-`notes_plan.py` (models, GPUs, plans) and `notes_runs.py` (simulated and measured runs);
-sentences about bad rows and datasets are in `sources/problems.py`. An entry is a
-template of `str.format`, or a function of the note's values where the sentence depends
-on them. Beside Python's own format a template may name one of these:
+The catalogue is in `notes_data.py` (files, prompts, lengths), `notes_plan.py` (models,
+GPUs, plans), `notes_runs.py` (runs), `notes_engine.py` (logs and servers) and
+`notes_gate.py`; sentences about bad rows and datasets are in `sources/problems.py`. An
+entry is a template of `str.format`, or a function of the note's values where the
+sentence depends on them. Beside Python's own format a template may name one of these:
 
     {rows:plural(row)}  3 rows
     {part:percent}      12 %
@@ -12,7 +12,7 @@ on them. Beside Python's own format a template may name one of these:
     {names:first}       a, b, c and 2 more
 
 A whole number is written as 8,192, a list as "a, b", None as "-", a note as its
-sentence. To add a sentence: one entry here, one example in tests/report.
+sentence. To add a sentence: one entry, and one example in tests/report/examples.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +32,6 @@ def sentence(note: Note) -> str:
     if note.code in problems.SENTENCES:
         return problems.message_of(note)
     text = _text_of(note.code)
-    if text is None:  # until plans and runs have moved their sentences here
-        from chunkscope.report import words
-
-        return words.sentence(note)
     if isinstance(text, str):
         return _NoteFormatter().vformat(text, (), note.values)
     return text(**note.values)
@@ -44,19 +40,21 @@ def sentence(note: Note) -> str:
 def catalogue() -> dict[str, NoteText]:
     """All of it, by code."""
     from chunkscope.report.notes_data import NOTES as DATA
+    from chunkscope.report.notes_engine import NOTES as ENGINE
+    from chunkscope.report.notes_gate import NOTES as GATE
     from chunkscope.report.notes_plan import NOTES as PLAN
     from chunkscope.report.notes_runs import NOTES as RUNS
 
-    return {**DATA, **PLAN, **RUNS}
+    return {**DATA, **ENGINE, **GATE, **PLAN, **RUNS}
 
 
-def _text_of(code: str) -> NoteText | None:
+def _text_of(code: str) -> NoteText:
     """The entry of a code; the parts about engines are not imported for data."""
     from chunkscope.report.notes_data import NOTES
 
     if code in NOTES:
         return NOTES[code]
-    return catalogue().get(code)
+    return catalogue()[code]
 
 
 class _NoteFormatter(Formatter):
@@ -107,8 +105,8 @@ def named(names: Sequence[str], most: int = 2) -> str:
 def capital(text: str) -> str:
     """The text with a capital first letter, unless it starts with a name.
 
-    >>> capital("the engine died"), capital("max_num_seqs was reached"), capital("vLLM died")
-    ('The engine died', 'max_num_seqs was reached', 'vLLM died')
+    >>> capital("the engine died"), capital("max_num_seqs is low"), capital("vLLM died")
+    ('The engine died', 'max_num_seqs is low', 'vLLM died')
     """
     word = text.partition(" ")[0]
     if word.isalpha() and word.islower():

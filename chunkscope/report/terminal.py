@@ -1,4 +1,4 @@
-"""Blocks on a terminal: wrapped sentences, aligned figures. Reads well without colour."""
+"""Blocks on a terminal: wrapped sentences, aligned figures; readable without colour."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ def _unfolded(blocks: Sequence[Block]) -> Iterator[Block]:
     for block in blocks:
         if isinstance(block, Details):
             yield Heading(block.title)
-            yield from block.blocks
+            yield from _unfolded(block.blocks)
         else:
             yield block
 
@@ -84,29 +84,27 @@ def _belong_together(above: Block, below: Block) -> bool:
 
 def _draw(block: Block, console: "Console") -> None:
     match block:
-        case Headline():
+        case Headline() | Heading():
             console.print(clean(unbroken(block.text), "bold"))
-        case Heading():
-            console.print(clean(block.text, "bold"))
         case Text():
             console.print(clean(unbroken(block.text)))
         case Flags():
             console.print(clean(f"Flags: {block.text}"))
         case Notes():
-            for note in block.notes:
-                console.print(clean(unbroken(f"note: {note}")))
+            notes = "\n".join(f"note: {note}" for note in block.notes)
+            console.print(clean(unbroken(notes)))
         case Facts():
             console.print(_fact_grid(block))
         case Table():
             for grid in grids(block, console.width):
                 console.print(grid)
         case Histogram():
-            for line in histogram_lines(block):
-                console.print(Styled(line))
+            console.print(clean(block.title, "bold"))
+            console.print(Styled("\n".join(histogram_lines(block))))
 
 
 def clean(text: str, style: str = "") -> Styled:
-    """Text without control characters: a terminal must not obey names and data of users."""
+    """Text without control characters: names and data give a terminal no orders."""
     lines = [printable(line) for line in text.split("\n")]
     return Styled("\n".join(lines), style=style, overflow="fold")
 
