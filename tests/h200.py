@@ -7,11 +7,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from chunkscope.report.words.runs import measured_answer as answer
+
 from chunkscope.artefacts.figures import BY_KEY, Figures
 from chunkscope.artefacts.numbers import number, seconds
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
-from chunkscope.report.words.runs import measured_answer as answer
 from chunkscope.verification.result import Run, Verification
 
 FOLDER = Path(__file__).parents[1] / "reports" / "h200"
