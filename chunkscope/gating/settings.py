@@ -255,7 +255,13 @@ def simulate_beside_plan(
     planned = plan.effective
     contexts = [settings.max_model_len or 0 for settings in (planned, actual)]
     room = min((context for context in contexts if context), default=1)
-    workload = draw(plan.request, deployment, datasets, room)
+    workload = draw(
+        plan.request,
+        deployment,
+        datasets,
+        room,
+        advised_samples=plan.advised_samples,
+    )
     simulator = Simulator(request=plan.request, engine=deployment, workload=workload)
     times = None
     if simulator.attempt(actual) is not None:

@@ -10,7 +10,7 @@ from chunkscope.hardware.kv_groups import KvGroup
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.models.layers import KvKind
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.result import Judged, SimulatedRun
 from chunkscope.simulation.run import simulate as simulate_workload
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Session, Turn, Workload, single
@@ -129,7 +129,7 @@ def simulate(  # noqa: PLR0913  (all by name)
         settings,
         engine,
         step,
-        limits=read_slo(slo),
+        judged=Judged(limits=read_slo(slo)),
         policy=policy,
         timeline=timeline,
         kv_pool=pool,

@@ -42,7 +42,7 @@ def at_rate(workload: Workload, rate: float, slo: str | None = None) -> Simulate
         SETTINGS,
         ENGINE,
         QUICK,
-        limits=read_slo(slo),
+        judged=Judged(limits=read_slo(slo)),
         kv_pool=POOL,
     )
 
