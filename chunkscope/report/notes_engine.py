@@ -78,13 +78,6 @@ def change_died(*, reason: str | None = None) -> str:
     return "fix what it names, or read the first error of the traceback in the log"
 
 
-def change_fixed_size(*, argument: str, or_on_cpu: bool) -> str:
-    text = f"remove {argument}, which sets the size of the KV cache"
-    if or_on_cpu:
-        text += " (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)"
-    return text
-
-
 NOTES: dict[str, NoteText] = {
     "plan_of_another_gpu": "The engine was not compared with the plan, which is for "
     "{gpu}.",
@@ -167,7 +160,7 @@ NOTES: dict[str, NoteText] = {
     "change_killed": "see the system's messages for the reason: usually RAM or the "
     "job's time ran out",
     "change_died": change_died,
-    "change_fixed_size": change_fixed_size,
+    "change_fixed_size": "remove {argument}, which sets the size of the KV cache",
     "change_more_kv": f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more "
     "GPUs",
     "change_oom_host": "free memory of the machine, or give the container or job more",

@@ -113,10 +113,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "change_refused_arguments": ({},),
     "change_killed": ({},),
     "change_died": ({"reason": None}, {"reason": "CUDA error"}),
-    "change_fixed_size": (
-        {"argument": "--num-gpu-blocks-override", "or_on_cpu": False},
-        {"argument": "--kv-cache-memory-bytes", "or_on_cpu": True},
-    ),
+    "change_fixed_size": ({"argument": "--num-gpu-blocks-override"},),
     "change_more_kv": ({},),
     "change_oom_host": ({},),
     "change_oom_cpu": ({},),
