@@ -10,7 +10,7 @@ import chunkscope
 from chunkscope.diagnosis.doctor import NOTHING, Context, diagnosed
 from chunkscope.diagnosis.rules import SMALLEST_DEFAULT
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.report.words.doctor import remedy
+from chunkscope.report.diagnosis import remedy
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Failure
