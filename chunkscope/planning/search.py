@@ -25,8 +25,8 @@ WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as
 # Of the tightest limit: gaps at a rate were up to a fifth longer than predicted.
 ENOUGH_USED = 0.7
 FEWEST_REQUESTS, MOST_REQUESTS = 256, 3_072  # of the part that settings are tried on
-TIMES_AT_ONCE = 4  # as many sessions as are under way, in the part that is tried
-MOST_TURNS = 2_000  # of all sessions of the part, unless more are under way
+TIMES_AT_ONCE = 2  # as many sessions as are under way, in the part that is tried
+MOST_TURNS = 1_500  # of all sessions of the part, unless more are under way
 MOST_CHECKED = 4  # settings that are tried on all requests, and when things vary
 MOST_RATES = 3  # rounds of looking for the setting with the highest rate
 

@@ -80,7 +80,7 @@ def talk(*turns: tuple[int, int, float]) -> Session:
     return Session(turns=tuple(made))
 
 
-def workload_of(
+def workload_of(  # noqa: PLR0913  (all by name)
     requests: Iterable[Session | tuple[int, int]],
     *,
     stretches: Sequence[Stretch] = (),
