@@ -12,24 +12,12 @@ from chunkscope.commands.options import (
     Json,
     Out,
     Quiet,
-    known_models,
     option,
 )
 from chunkscope.commands.printing import command_line, say_written, show
 
 
 def demo(
-    model: Annotated[
-        str | None,
-        option(
-            INPUT,
-            "Folder of a transformers model. [default: a small random one]",
-            "--model",
-            "-m",
-            metavar="NAME",
-            complete=known_models,
-        ),
-    ] = None,
     long: Annotated[
         int,
         option(
@@ -54,7 +42,7 @@ def demo(
     quiet: Quiet = False,
     out: Out = REPORTS / "demo" / "verify.json",
 ) -> None:
-    """Show chunked prefill on this machine, with a real model.
+    """Show chunked prefill on this machine, with a small random model.
 
     Answers the same requests with chunks and without, and compares times, memory and
     answers.
@@ -64,9 +52,7 @@ def demo(
     from chunkscope.reference.demo import demo as demonstrate
 
     answering = say_nothing if quiet else say_setting
-    demonstration = demonstrate(
-        model=model, long=long, chunk=chunk, answering=answering
-    )
+    demonstration = demonstrate(long=long, chunk=chunk, answering=answering)
     measured = replace(demonstration.measured, command=console.command())
     measured.save(out)
     if json:

@@ -105,7 +105,7 @@ def write_budget(reports: Path, path: Path, *, force: bool) -> None:
     """Write the gate's tables into a file beside what is there, and the baseline."""
     from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.gating.init import starting_budget
+    from chunkscope.gating.init import SETTINGS, starting_budget
     from chunkscope.report.gate import COMMENTS
 
     if path.name == PROJECT.name:
@@ -117,19 +117,15 @@ def write_budget(reports: Path, path: Path, *, force: bool) -> None:
     other_tables = tables_to_keep(path, force=force)
     findings = load_findings(reports)
     write_baseline(findings, path.parent)
-    budget = starting_budget(findings, path)
     if path.exists() and has_budget(path):
         old = path.with_name(f"{path.name}.old")
         write_atomically(old, path.read_bytes())
         console.say(f"the old {path} is now {old}")
-    text = budget.text(COMMENTS)
+    text = starting_budget(findings, path.parent, COMMENTS)
     if other_tables.strip():
         text = other_tables.rstrip("\n") + "\n\n" + text
     write_atomically(path, text.encode())
-    if budget.left_out:
-        names = ", ".join(budget.left_out)
-        console.say(f"not checked, because it fails today: {names}")
-    if "settings" not in budget.tables:
+    if not (path.parent / SETTINGS).exists():
         say_how_to_check_settings(reports, path, findings)
     say_written(path, then=gate_command(reports, path))
 

@@ -303,7 +303,8 @@ NOTES: dict[str, NoteText] = {
     "no_time": "No time is predicted: the longest request does not run with these "
     "settings.",
     "other_profile": "The plan was made from another profile.",
-    "prompts_left_out": "Left out as too long for max_model_len: {count:plural(prompt)}.",
+    "prompts_left_out": "Left out as too long for max_model_len: "
+    "{count:plural(prompt)}.",
     "trace_left_out": "{count:,} of {of:plural(request)} are left out: they are longer "
     "than max_model_len ({context:,}).",
     "setting_left_out": "{setting} is left out: the longest request does not fit.",

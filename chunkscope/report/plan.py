@@ -400,23 +400,6 @@ def flags(plan: Plan) -> str:
     return shlex.join(plan.cli_args())
 
 
-def next_command(plan: Plan, file: str) -> str:
-    """The command that usually comes next; empty where none helps.
-
-    `file` is the plan's, as a word to be appended, or empty for the usual one.
-    """
-    if is_broken(plan):
-        return f"chunkscope simulate{file} --find-rate" if plan.advice.rate else ""
-    if plan.model is None:
-        return "chunkscope models"
-    if plan.gpu is None:
-        return "chunkscope gpus"
-    if plan.deployment.entry is not Entry.SERVE:
-        return f"chunkscope verify{file}"
-    model = shlex.quote(plan.model.load_name)
-    return f"vllm serve {model} {flags(plan)}".rstrip()
-
-
 # -- what it rests on ------------------------------------------------------------------
 
 

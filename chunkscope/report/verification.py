@@ -98,6 +98,7 @@ def verification_blocks(verification: Verification) -> list[Block]:
     ran = [run for run in verification.runs if run.ok]
     return [
         Headline(headline(verification)),
+        *[Text(text) for text in worse_sentences(verification)],
         Text(measured_on(verification)),
         *result_blocks(verification),
         Details("Memory", (memory_picture(ran), memory_table(ran))),
@@ -105,16 +106,15 @@ def verification_blocks(verification: Verification) -> list[Block]:
 
 
 def result_blocks(verification: Verification) -> list[Block]:
-    """What came of each setting, without the answer and the memory."""
+    """What came of each setting, without the answer, its price and the memory."""
     ran = [run for run in verification.runs if run.ok]
     use = verification.verdict.use if verification.verdict else None
     strong = [place for place, run in enumerate(ran) if use and run.is_called(use)]
     notes = []
     for run in verification.runs:
         notes += [f"{run.setting}: {sentence(note)}" for note in run.notes]
-    texts = [*worse_sentences(verification), *failures(verification)]
     blocks: list[Block] = [
-        *[Text(text) for text in texts],
+        *[Text(text) for text in failures(verification)],
         *pictures(ran),
         runs_table(ran, strong=strong),
         *[Text(text) for text in outputs_sentences(verification)],

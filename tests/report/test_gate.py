@@ -158,6 +158,5 @@ def test_an_annotation_is_one_line_whatever_a_dataset_is_called(name: str) -> No
 
 def test_a_gate_that_passes_leaves_a_notice() -> None:
     text = ci.annotations(result_of(check(passed=True)))
-    assert (
-        text == "::notice title=chunkscope gate::1 check in chunkscope.toml passed.\n"
-    )
+    title = "::notice title=chunkscope gate::"
+    assert text == f"{title}1 check in chunkscope.toml passed.\n"

@@ -32,9 +32,8 @@ LEFT_OUT = Note(
 
 
 def profile_of(*datasets: DatasetProfile) -> Profile:
-    return replace(
-        build.profile(), datasets=datasets, command=("chunkscope", "analyze")
-    )
+    command = ("chunkscope", "analyze")
+    return replace(build.profile(), datasets=datasets, command=command)
 
 
 def test_the_lengths_are_one_sentence() -> None:

@@ -19,7 +19,7 @@ from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.simulation.draw import draw_workload
-from chunkscope.simulation.outputs import dataset_output, read_output
+from chunkscope.simulation.outputs import OutputLengths, dataset_output
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.base import ReadOptions
 from chunkscope.verification.options import VerifyOptions
@@ -40,7 +40,8 @@ SAMPLE = Path(__file__).parents[2] / "sample_data"
 
 
 def every_prompt(profile: Profile) -> Workload:
-    outputs = [dataset_output(dataset, asked=read_output(16)) for dataset in profile.datasets]
+    asked = OutputLengths(p50=16, p95=16)
+    outputs = [dataset_output(dataset, asked=asked) for dataset in profile.datasets]
     return draw_workload(profile.datasets, outputs, room=200_000)
 
 

@@ -374,5 +374,5 @@ def test_hits_of_real_prompts_are_predicted_as_an_engine_measures_them(place) ->
     assert max(off_by) <= 0.01
     ample = replace(run, engine={**run.engine, "num_gpu_blocks": 10_000})
     shape = find_model(place.folder / "tiny")
-    ideal = with_prediction(ample, shape, result.machine, result.workload)
+    ideal = with_prediction(ample, shape, result)
     assert 0 < run.predicted_prefix_hit_rate < ideal.predicted_prefix_hit_rate

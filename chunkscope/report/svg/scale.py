@@ -7,6 +7,7 @@ from chunkscope.artefacts.numbers import SECONDS, Unit, seconds
 from chunkscope.report.charts import Axis
 
 TICK_ROOM = 64.0  # px that the label of a tick takes
+LEAST_ROOM = 0.06  # beside the values on an axis, as a part of the largest
 STRETCHED_FROM = 0.9  # of a stretched axis, the value in its middle
 
 
@@ -67,9 +68,11 @@ def scale_of(
         high = max(high, 1e-9)
         low = max(low, high / 1e5)  # 0 has no place
         return Scale(axis=axis, low=low / 1.3, high=high * 1.3, start=start, end=end)
-    room = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
     if from_zero:
-        return Scale(axis=axis, low=0.0, high=high + room / 2, start=start, end=end)
+        top = 1.05 * high or 1.0
+        return Scale(axis=axis, low=0.0, high=top, start=start, end=end)
+    # A difference of a percent must not fill the picture.
+    room = max(0.1 * (high - low), LEAST_ROOM * high) or 1.0
     low = max(0.0, low - room)
     return Scale(axis=axis, low=low, high=high + room, start=start, end=end)
 

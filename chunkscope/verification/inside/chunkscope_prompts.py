@@ -2,8 +2,10 @@
 
 import random
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from chunkscope_sessions import SentSession
+if TYPE_CHECKING:
+    from chunkscope_sessions import SentSession
 
 
 class SharingIds:
@@ -35,7 +37,9 @@ class SharingIds:
             self._turn_of_prompt.append(followers[end])
             followers[end] += 1
 
-    def texts(self, seed: str, session: SentSession, number: int) -> "list[list[int]]":
+    def texts(
+        self, seed: str, session: "SentSession", number: int
+    ) -> "list[list[int]]":
         """The ids that each turn of a session adds to what it keeps.
 
         `number` tells sessions apart that have no place in the workload.
