@@ -95,10 +95,10 @@ def remarks(simulation: Simulation) -> list[Block]:
 def every_figure(simulation: Simulation) -> tuple[Block, ...]:
     """All figures, and how near predictions came to what was measured."""
     notes = [note for note in simulation.notes if note.code == NOT_VALIDATED]
-    rests_on = [Text(step_times(simulation)), Notes(sentences(notes))]
+    source, accuracy = Text(step_times(simulation)), Notes(sentences(notes))
     if simulation.is_sweep:
-        return tuple(rests_on)
-    return (*rests_on, figures_table(simulation.runs))
+        return source, accuracy
+    return source, accuracy, figures_table(simulation.runs)
 
 
 def pictures(simulation: Simulation) -> list[Block]:
@@ -391,9 +391,10 @@ def steps_table(steps: Sequence[TimelineStep]) -> Table:
     rows = []
     for step in steps:
         tokens = sum(chunk.end - chunk.start for chunk in step.chunks)
-        times = [seconds(step.start_s), seconds(step.duration_s)]
-        counts = [step.decode_requests, tokens]
-        rows.append([f"{step.number:,}", *times, *counts, prompts_text(step, letters)])
+        row: list[Written] = [f"{step.number:,}"]
+        row += [seconds(step.start_s), seconds(step.duration_s)]
+        row += [step.decode_requests, tokens, prompts_text(step, letters)]
+        rows.append(row)
     last = "prompts (done so far)"
     headings = ["step", "start", "took", "decodes", "prompt tokens", last]
     return table(headings, rows, words=[last])
