@@ -192,14 +192,12 @@ def refused_no_memory(
     full_tp: int | None = None,
     **_: object,
 ) -> str:
-    sentences = [f"the model does not fit, {missing_gib:,.2f} GiB are missing per GPU"]
-    if tp:
-        sentences.append(f"--tp {tp} would fit")
-    else:
-        sentences.append("take a larger GPU or quantized weights")
-    if full_tp is not None and full_tp != tp:
-        sentences.append(f"its whole context needs --tp {full_tp}")
-    return "; ".join(sentences)
+    text = f"the model does not fit, {missing_gib:,.2f} GiB are missing per GPU"
+    if tp is None:
+        return f"{text}; take a larger GPU or quantized weights"
+    if full_tp in (None, tp):
+        return f"{text}; --tp {tp} would fit"
+    return f"{text}; --tp {tp} would fit, with the whole context --tp {full_tp}"
 
 
 def refused_kv_cache(

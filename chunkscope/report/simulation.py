@@ -36,7 +36,13 @@ from chunkscope.report.phrases import (
     validated_text,
 )
 from chunkscope.report.pictures import Setting, split_prompts, timeline, trade_off
-from chunkscope.report.run_figures import HEADINGS, figures_table, run_name, value_text
+from chunkscope.report.run_figures import (
+    HEADINGS,
+    figures_table,
+    run_name,
+    run_title,
+    value_text,
+)
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import LatencyLimit
 from chunkscope.simulation.workload import BATCH
@@ -151,7 +157,7 @@ def headline(simulation: Simulation) -> str:
 
 
 def limits_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
-    text = f"{capital(run_name(run))}: {load_state(run)} (simulated)."
+    text = f"{run_title(run)}: {load_state(run)} (simulated)."
     if default is None:
         return text
     return f"{text} With {DEFAULT_NAME}, {load_state(default)}."
@@ -159,7 +165,7 @@ def limits_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
 
 def waiting_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
     """For requests at a rate: how long the first token takes."""
-    text = f"{capital(run_name(run))}: {TTFT_P95.title} {value_text(TTFT_P95, run)}"
+    text = f"{run_title(run)}: {TTFT_P95.title} {value_text(TTFT_P95, run)}"
     if default is not None:
         text += f", {value_text(TTFT_P95, default)} with {DEFAULT_NAME}"
     return f"{text} (simulated)."
@@ -168,7 +174,7 @@ def waiting_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
 def time_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
     """For requests that are all there: how long they take together."""
     took = run.figures.makespan_s
-    text = f"{capital(run_name(run))} takes {seconds(took)} for all requests"
+    text = f"{run_title(run)} takes {seconds(took)} for all requests"
     if default is None:
         return f"{text} (simulated)."
     gain = default.figures.makespan_s / took - 1
@@ -304,7 +310,8 @@ def host_sentence(simulation: Simulation) -> str:
     took = run.figures.makespan_s
     if simulation.is_sweep or is_open(run) or took < WAITS * run.gpu_s:
         return ""
-    least, most = seconds(took * (1 + LEAST_HOST)), seconds(took * (1 + MOST_HOST))
+    least = seconds(took * (1 + LEAST_HOST))
+    most = seconds(took * (1 + MOST_HOST))
     waiting = share(1 - run.gpu_s / took)
     return f"The GPU waits for the CPU {waiting} of the time: expect {least} to {most}."
 
@@ -407,7 +414,8 @@ def prompts_text(step: TimelineStep, letters: dict[int, str]) -> str:
         if chunk.request in letters:
             done = share(chunk.end / chunk.prompt_tokens)
             parts.append(f"{letters[chunk.request]} {done}")
-    whole, hidden = len(step.chunks) - len(parts), len(parts) - MOST_NAMED
+    whole = len(step.chunks) - len(parts)
+    hidden = len(parts) - MOST_NAMED
     if hidden > 0:
         parts = [*parts[:MOST_NAMED], f"+{hidden}"]
     if whole:

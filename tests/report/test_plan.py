@@ -150,7 +150,7 @@ def test_without_a_gpu_the_lengths_answer_and_the_missing_option_is_named():
 
     assert answer(made) == [
         "By the lengths of the prompts alone: set long_prefill_token_threshold 2,303.",
-        "Nothing was simulated, as --gpu is missing.",
+        "To simulate settings takes --model and a --gpu whose speed is known.",
     ]
 
 
