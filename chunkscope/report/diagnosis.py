@@ -1,10 +1,8 @@
 """A diagnosis as blocks: what limited the engine, what to change, what it did."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
-from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import as_written, gib, number, plural, share
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.report.blocks import (
@@ -118,7 +116,9 @@ def happened(engine: EngineStart) -> str:
 def differences(engine: EngineStart) -> Iterator[str]:
     """Where the engine is not as the plan says."""
     for difference in engine.differences:
-        yield sentence(note("not_as_planned", **asdict(difference)))
+        planned = as_written(difference.planned)
+        actual = as_written(difference.actual)
+        yield f"{difference.name} is {planned} in the plan and {actual} in the engine."
 
 
 def cautions(engine: EngineStart) -> Iterator[str]:
