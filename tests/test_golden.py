@@ -161,7 +161,6 @@ device_peak = "1GiB"
 makespan = "1ms"
 [gate.doctor]
 findings = 0
-kv_use = "50%"
 [gate.freshness]
 plan = true
 """

@@ -86,30 +86,25 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     if findings.profile is not None and not baseline.exists():
         findings.profile.save(baseline)
         opt.tell("wrote_baseline", file=baseline)
-    budget = starting_budget(findings, path)
     if has_budget:
         old = path.with_name(f"{path.name}.old")
         write_atomically(old, path.read_bytes())
         opt.tell("old_budget", file=path, old=old)
-    text = budget.text(COMMENTS)
+    text = starting_budget(findings, path.parent, COMMENTS)
     if others.strip():
         text = others.rstrip("\n") + "\n\n" + text
     write_atomically(path, text.encode())
-    if budget.left_out:
-        opt.tell("fails_today", names=budget.left_out)
-    _tell_next(reports, path, findings, has_settings="settings" in budget.tables)
+    _tell_next(reports, path, findings)
 
 
-def _tell_next(
-    reports: Path, path: Path, findings: "Findings", *, has_settings: bool
-) -> None:
+def _tell_next(reports: Path, path: Path, findings: "Findings") -> None:
     from chunkscope.gating.init import SETTINGS
     from chunkscope.gating.remedies import commands_of
 
     where = opt.quoted(reports, usual=REPORTS)
     if path != CONFIG:
         where += f" --config{opt.quoted(path)}"
-    if not has_settings:
+    if not (path.parent / SETTINGS).exists():
         opt.tell(
             "settings_unchecked",
             command=commands_of(findings)["recommend"],

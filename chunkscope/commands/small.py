@@ -165,9 +165,6 @@ def doctor(
 
 
 def demo(
-    model: str | None = opt.model(
-        INPUT, "Folder of a transformers model. [default: a small random one]"
-    ),
     long: int | None = INPUT(
         "Tokens of the two long prompts. [default: 3072]", "N", min=1
     ),
@@ -180,7 +177,7 @@ def demo(
     quiet: bool = opt.QUIET,
     output: Path = opt.output(opt.REPORTS / "demo" / "verify.json"),
 ) -> None:
-    """Show chunked prefill on this machine, with a real model.
+    """Show chunked prefill on this machine, with a small random model.
 
     Answers the same requests with chunks and without, and compares times, memory and answers.
 

@@ -124,6 +124,7 @@ def predict(
         workload=sent.workload,
         step_model=cost_model.step if calibration else None,
         kv_cache_tokens=options.kv_cache_tokens,
+        keeps_rows=not options.sweep,
         tick=tick,
     )
     candidates = candidates_of(plan, settings, options, engine, calibration)
@@ -415,7 +416,13 @@ def sent_of_profile(
             hint="count the data: `chunkscope analyze`",
         )
     datasets = chosen_datasets(profile, request.dataset)
-    workload = draw(request, plan.deployment, datasets, context or sys.maxsize)
+    workload = draw(
+        request,
+        plan.deployment,
+        datasets,
+        context or sys.maxsize,
+        advised_samples=plan.advised_samples,
+    )
     notes = []
     if profile.digest() != plan.source.profile_digest:
         notes.append(note("other_profile"))

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import sys
 import time
 from importlib.util import find_spec
@@ -62,56 +61,13 @@ def test_the_command_as_it_is_typed(
     )  # one gap: three times, unless others take the core
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models on disk: one that works, and some that do not."""
-    pytest.importorskip("torch")
-    from tests.reference.small_models import model_of
-
-    place = tmp_path_factory.mktemp("models")
-    model_of("GPT-2").save_pretrained(place / "good")
-    for name in ("bare", "damaged", "others"):
-        shutil.copytree(place / "good", place / name)
-    (place / "bare" / "model.safetensors").unlink()
-    (place / "damaged" / "model.safetensors").write_bytes(b"not a tensor in sight")
-    config = json.loads((place / "others" / "config.json").read_text())
-    (place / "others" / "config.json").write_text(
-        json.dumps({**config, "vocab_size": 64})
-    )
-    _bart().save_pretrained(place / "bart")
-    return place
-
-
-def _bart() -> Any:
-    """It counts positions by its cache alone, so that another request before it moves them."""
-    from transformers import BartConfig, BartForCausalLM
-
-    layers = {"decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 16}
-    sizes = {
-        "d_model": 16,
-        "vocab_size": 128,
-        "max_position_embeddings": 4_096,
-        "init_std": 0.2,
-    }
-    return BartForCausalLM(BartConfig(**layers, **sizes))
-
-
 @with_torch
-def test_a_model_of_ones_own_is_compared_with_every_chunk(
-    folders: Path, tmp_path: Path
-) -> None:
-    words = ("--model", folders / "good", "--long", "300", "--chunk", "32,128,512,none")
+def test_every_chunk_size_is_a_run(tmp_path: Path) -> None:
+    words = ("--long", "300", "--chunk", "32,128,512,none")
     run = chunkscope(tmp_path, "demo", *words, "--json")
     assert run.code == 0, run.err
-    document = json.loads(run.out)
-    assert document["model"]["name"] == "good"
-    assert [r["setting"].split()[-1] for r in document["runs"]] == [
-        "32",
-        "128",
-        "512",
-        "chunks",
-    ]
-    assert [r["figures"]["chunks_max"] for r in document["runs"]] == [10, 3, 1, 1]
+    runs = json.loads(run.out)["runs"]
+    assert [run["figures"]["chunks_max"] for run in runs] == [10, 3, 1, 1]
 
 
 @with_torch
@@ -121,25 +77,3 @@ def test_no_prompt_is_made_that_will_not_be_read(tmp_path: Path) -> None:
     assert (run.code, "999,999,999" in run.err) == (3, True)
     (tmp_path / "chunkscope.toml").write_text("[demo]\nlong = 0\n")
     assert chunkscope(tmp_path, "demo").code == 2
-
-
-@with_torch
-@pytest.mark.parametrize(
-    ("model", "code", "named"),
-    [
-        ("nowhere", 4, "nowhere"),
-        ("bare", 4, "bare"),
-        ("damaged", 3, "damaged"),
-        ("others", 3, "others"),
-        ("bart", 3, "BartForCausalLM"),
-        ("good", 3, "1,024"),
-    ],
-)
-def test_a_model_that_cannot_be_used_is_a_sentence(
-    folders, tmp_path, model, code, named
-) -> None:
-    run = chunkscope(tmp_path, "demo", "--model", folders / model)
-    assert (run.code, run.out) == (code, "")
-    assert run.err.startswith("error: ")
-    assert named in run.err
-    assert not list(tmp_path.iterdir()), "nothing is written"

@@ -1,7 +1,6 @@
 """`report`, `gate` and `doctor` as a user meets them."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -75,28 +74,6 @@ def test_a_budget_goes_beside_other_tables_is_kept_broken_and_replaced(
     assert (run.code, "99,999" in run.out) == (1, True)
     path.write_text("[gate")
     assert chunkscope(place, "gate", "--init", "--force").code == 3
-
-
-def test_drift_names_what_was_counted_before_and_now(tmp_path) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        '{"prompt": "one two three", "question": "why"}\n'
-    )
-    lines = (
-        "analyze a.jsonl -f question",
-        "gate --init -c 'b b/c'",
-        "analyze a.jsonl --exclude b",
-    )
-    _, run, _ = (chunkscope(tmp_path, *shlex.split(line)) for line in lines)
-    assert "chunkscope gate --init --force --config 'b b/c'`" in run.err
-    out = " ".join(chunkscope(tmp_path, "gate", "-c", "b b/c").out.split())
-    before, now = "field question, exclude none", "field prompt, exclude 'b'"
-    assert f"The baseline was counted with {before}, this profile with {now}." in out
-    assert "To accept it: cp reports/profile.json 'b b/baseline/profile.json'" in out
-    (tmp_path / "b b/baseline/profile.json").unlink()
-    assert (
-        "mkdir -p 'b b/baseline' && cp"
-        in chunkscope(tmp_path, "gate", "-c", "b b/c").err
-    )
 
 
 def test_a_gate_speaks_json_and_python(place) -> None:

@@ -56,7 +56,7 @@ SENTENCES: dict[str, Template] = {
     "argument_dropped": "vLLM drops `{key}: false` silently; write `no-{instead}: true`",
     "argument_partial_prefills": "vLLM refuses it: concurrent partial prefills are not supported",
     "argument_other_file": "that other file is not read: name it in settings.file",
-    "gate_no_such_run": "{count:run} called {setting}; there are: {names}",
+    "gate_no_such_run": "no run called {setting}; there are: {names}",
     "gate_run_failed": "the run ended as {status}",
     "gate_no_such_dataset": "not in the profile",
     "gate_unread_dataset": "{dataset} could not be read to its end",
@@ -71,7 +71,6 @@ SENTENCES: dict[str, Template] = {
     "gate_not_simulated": "nothing was simulated: `chunkscope recommend --model --gpu`",
     "gate_random_weights": "random weights: verify a model with its own weights",
     "gate_outputs_not_compared": "not compared: `chunkscope verify --check-outputs`",
-    "gate_log_silent": "the log does not show it",
     "gate_rules": "{rules}",
     "gate_cannot_look": "{why}",
     "gate_no_file": "no file to look at (stdin or a hub dataset): name it in `not_checked`",
@@ -83,8 +82,6 @@ SENTENCES: dict[str, Template] = {
     "gate_cannot_run": "it cannot run (predicted)",
     "gate_within_plan": "of the plan's, predicted with {requests} requests; different: {names}",
     "gate_limit_breaks": "predicted to break a limit that the plan keeps; different: {names}",
-    "gate_data_changed": "The data changed since {profile} was written: {names:and}",
-    "gate_counted_differently": "The baseline was counted with {before}, this profile with {now}",
     "made_from_another": "{file} was made from another {source}",
 }
 

@@ -197,7 +197,6 @@ SENTENCES: dict[str, Template] = {
     "vision_tower": "[weighed?activations for images and sound are left out|"
     "weights for images and sound are estimated, their activations left out]",
     "sliding_window": "a window of {tokens:token} in {layers:layer}: no older KV is kept",
-    "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in {layers:window layer}",
     "stateful_layers": "{layers:layer} with a state instead of a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
     "rough_gaps": "gaps measured on H200: p99 up to {p99:g}x the prediction, longest {longest:g}x",

@@ -407,5 +407,4 @@ def demo_setup(demo: Demonstration) -> Iterator[str]:
         f"answered when {len(long)} prompts of {long[0]:,} tokens arrive, with "
         f"{len(lengths) - len(long) - early} short ones behind them."
     )
-    same = f"{demo.same_answers} of {len(demo.requests)} answers are the same"
-    yield f"{same}; logits differ by up to {demo.logits_apart:.2g}."
+    yield f"{demo.same_answers} of {len(demo.requests)} answers are the same."

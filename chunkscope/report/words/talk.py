@@ -21,7 +21,6 @@ SENTENCES: dict[str, Template] = {
     "rows_are_kept": "\n{file} has the measured rows; to go on: chunkscope {again} --resume",
     "log_end": "  (the end of {log})",
     "old_budget": "the old {file} is now {old}",
-    "fails_today": "not checked, because it fails today: {names}",
     "settings_unchecked": "settings are not checked yet: write them with `{command} "
     "--emit vllm-yaml >{file}`, then run `chunkscope gate --init --force{where}`",
     "next_evaluation": "\nnext: run the evaluation",
