@@ -193,9 +193,9 @@ SENTENCES: dict[str, Template] = {
     "second_start": "the first start compiles and refuses this context: then start vLLM again",
     "unknown_model_type": "model_type {name} is not known: its memory may be off",
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
-    "weights_by_formula": "weights are computed from config.json: no safetensors files are there",
+    "weights_by_formula": "weights are estimated from config.json: no safetensors files are there",
     "vision_tower": "[weighed?activations for images and sound are left out|"
-    "weights for images and sound are estimated, their activations left out]",
+    "weights and activations for images and sound are left out]",
     "sliding_window": "a window of {tokens:token} in {layers:layer}: no older KV is kept",
     "stateful_layers": "{layers:layer} with a state instead of a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
