@@ -1,6 +1,6 @@
 """Something to tell people, as a value: a code and its numbers.
 
-`report/words` has the sentence.
+`report/notes.py` has the sentence.
 """
 
 from dataclasses import dataclass, field

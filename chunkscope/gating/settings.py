@@ -218,7 +218,13 @@ def _simulated(
     planned = plan.effective
     contexts = [settings.max_model_len or 0 for settings in (planned, actual)]
     room = min((context for context in contexts if context), default=1)
-    workload = draw(plan.request, deployment, datasets, room)
+    workload = draw(
+        plan.request,
+        deployment,
+        datasets,
+        room,
+        advised_samples=plan.advised_samples,
+    )
     simulator = Simulator(request=plan.request, engine=deployment, workload=workload)
     check = replace(
         check, relation=Relation.AT_MOST, limit=1 + WORTH, unit="share", passed=False

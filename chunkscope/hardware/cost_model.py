@@ -54,7 +54,7 @@ def calibrated_cost(calibration: Calibration) -> CostModel:
     try:
         from chunkscope.hardware.step_fit import fit_steps  # scipy is not always there
     except ImportError:
-        hint = "install it: `pip install 'chunkscope[verify]'` or `pip install scipy`"
+        hint = "install it: `pip install scipy`"
         raise MissingError("fitting a calibration needs scipy", hint=hint) from None
     if calibration.device != "cuda" or not calibration.async_scheduling:
         raise InputError(

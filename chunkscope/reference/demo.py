@@ -163,7 +163,7 @@ def measured_run(
     started: str,
     model: "PreTrainedModel",
 ) -> Run:
-    by_length = figures_of(reference_run.answers, workload)
+    by_length = figures_of(reference_run.answers, workload.long_over)
     figures = replace(
         reference_run.run.figures, short=by_length.short, long=by_length.long
     )
@@ -189,7 +189,7 @@ def measured_run(
         workers=(memory,),
         figures=figures,
         repeats=(figures,),
-        distribution=distribution_of(reference_run.answers),
+        distribution=distribution_of([reference_run.answers]),
     )
 
 

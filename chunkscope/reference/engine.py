@@ -18,7 +18,7 @@ from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import StepSeconds, simulate
 from chunkscope.simulation.workload import GIVEN, Workload, single
-from chunkscope.verification.latencies import Answer
+from chunkscope.verification.inside.chunkscope_sessions import Answer
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
@@ -207,10 +207,17 @@ def answers_of(
     for step in run.timeline:
         ends.append(requests[0].arrival_s + step.start_s + step.duration_s)
     answers = []
-    for request, state in zip(requests, live, strict=True):
+    for place, (request, state) in enumerate(zip(requests, live, strict=True)):
         times = [ends[number] for number in state.answer_steps]
-        counts = [1] * len(times)
-        answers.append(Answer(sent=request.arrival_s, times=times, counts=counts))
+        answer = Answer(
+            session=place,
+            turn=0,
+            prompt_tokens=state.prompt_tokens,
+            sent=request.arrival_s,
+            times=times,
+            counts=[1] * len(times),
+        )
+        answers.append(answer)
     return tuple(answers)
 
 

@@ -43,7 +43,7 @@ def require_torch(feature: str) -> None:
     except ImportError as error:
         raise MissingError(
             f"{feature} needs torch, which is not installed",
-            hint="pip install 'chunkscope[torch]'",
+            hint="in a clone of chunkscope: pip install '.[torch]'",
         ) from error
 
 

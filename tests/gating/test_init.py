@@ -12,7 +12,7 @@ from chunkscope.gating.gate import judge
 from chunkscope.gating.init import limit_of, starting_budget, without_gate
 from chunkscope.lengths.profile import Sample
 from chunkscope.planning.emit import emit
-from chunkscope.report.words.gate import COMMENTS
+from chunkscope.report.gate import COMMENTS
 from chunkscope.vllm.enums import Target
 from tests.build import MIXED, run
 

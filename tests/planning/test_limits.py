@@ -15,7 +15,7 @@ from chunkscope.planning.plan import AdviceKind, Plan
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import Search
 from chunkscope.planning.simulator import Simulator
-from chunkscope.report.words.plan import answer as advice
+from chunkscope.report.plan import headline as advice
 from tests.build import LONG, MIXED, advised, profile
 from tests.commands.helpers import chunkscope as run
 

@@ -12,8 +12,8 @@ from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model, known_model
 from chunkscope.models.quantization import Quantization
-from chunkscope.report.section import sections
-from chunkscope.report.words import sentence
+from chunkscope.report.footprint import memory_table
+from chunkscope.report.notes import sentence
 from chunkscope.verification.options import VerifyOptions
 from chunkscope.vllm.check import DRY, check, vllm_python
 from chunkscope.vllm.engine import Engine
@@ -121,8 +121,8 @@ def test_a_model_that_does_not_fit_says_on_how_many_gpus_it_would():
     assert (refusal.values["tp"], refusal.values["full_tp"]) == (2, 4)
     assert "--tp 2 would fit" in sentence(refusal), "as recommend says"
     assert set(found.requests.values()) == {0}
-    total = sections(found)[0].table.rows[-1][1]
-    assert total == "133.92", "as the lines add up"
+    total = memory_table(found.memory).rows[-1][1]
+    assert total.text == "133.92", "as the lines add up"
 
 
 def test_gpus_over_which_vllm_does_not_split_are_not_proposed():
