@@ -285,7 +285,7 @@ def with_prediction(run: Run, shape: ModelShape, measured: Verification) -> Run:
     is_known = run.engine.get("num_gpu_blocks") and run.engine.get("block_size")
     if keeps_all and is_known:
         with suppress(ChunkscopeError):
-            simulated = simulated_as_measured(run, workload, deployment)
+            simulated = simulated_as_measured(run, measured, deployment)
             figures = predicted_figures(simulated, measured)
             run = replace(run, predicted_prefix_hit_rate=figures.prefix_hit_rate)
     if deployment.gpu is None or not run.engine.get("max_num_batched_tokens"):
@@ -317,16 +317,18 @@ def predicted_figures(simulated: SimulatedRun, measured: Verification) -> Figure
 
 
 def simulated_as_measured(
-    run: Run, workload: Workload, deployment: Engine
+    run: Run, measured: Verification, deployment: Engine
 ) -> SimulatedRun:
     """The run simulated with the KV cache and the scheduling that the engine had.
 
     How long steps take is known of GPUs alone. It does not matter where the order is
-    the same however long they take.
+    the same however long they take, and nothing is cut off.
     """
+    workload = measured.workload
     arrives = any(session.arrival_s for session in workload.sessions)
     is_serial = workload.samples_at_once == 1
-    any_step = is_serial or not (arrives or workload.has_turns)
+    is_ordered = is_serial or not (arrives or workload.has_turns)
+    any_step = is_ordered and measured.time_limit_s is None
     block_size = run.engine["block_size"]
     tokens = run.engine["num_gpu_blocks"] * block_size
     return simulate(

@@ -40,7 +40,7 @@ from chunkscope.vllm.enums import Entry, Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import profile
+from tests.build import profile, verification
 from tests.processes import PATIENCE_S, members, named, started, wait_until
 
 pytestmark = pytest.mark.real
@@ -255,7 +255,7 @@ def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
         assert run.notes == ()
         is_off = run.is_called("off")
         assert run.engine["enable_chunked_prefill"] is (not is_off)
-        simulated = simulated_as_measured(run, result.workload, tiny)
+        simulated = simulated_as_measured(run, result, tiny)
         for name in ("steps", "chunked_prompts", "chunks_max", "preemptions"):
             expected = {getattr(simulated.figures, name)}
             assert {getattr(repeat, name) for repeat in run.repeats} == expected
@@ -460,7 +460,8 @@ def test_a_turn_finds_all_full_blocks_of_what_was_said_before(talked):
 def test_sessions_find_in_the_cache_what_the_simulator_finds(talked):
     folder, run, machine = talked
     tiny = Engine(release=release(machine.vllm), shape=find_model(folder))
-    simulated = simulated_as_measured(run, SESSIONS, tiny).rows
+    sent = verification(workload=SESSIONS)
+    simulated = simulated_as_measured(run, sent, tiny).rows
     for rows in run.requests:
         assert rows.prompt_tokens == simulated.prompt_tokens
         assert rows.cached_tokens == simulated.cached_tokens
