@@ -19,7 +19,6 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.simulation.result import Judged, SimulatedRun
 from chunkscope.simulation.run import simulate
-from chunkscope.simulation.workload import Workload
 from chunkscope.verification.calibrate import (
     Measured,
     bursts_for,
