@@ -31,6 +31,7 @@ FEW_REQUESTS = 500  # that are always simulated whole
 ROUNDS = 2  # of looking between two points of the grid
 LARGER_TIMES = 1.2  # as much memory as the GPU has, for another one to be named
 LEAST_CONTEXT = 8_192  # tokens: nobody gives an agent less
+MOST_ANSWER_TOKENS = 8_000_000  # of requests that are simulated
 NEAR_NUMBERS = 1.15  # as many under way: what lies between makes no difference
 
 
@@ -144,8 +145,13 @@ def concurrency_of(search: Search, settings: Settings) -> ConcurrencyAnswer | No
 def requests_answer(search: Search, settings: Settings) -> ConcurrencyAnswer | None:
     """By halving, since more requests under way are never much slower."""
     case = search.case
+    workload = search.part.workload
+    count = search.requests_with(MOST_ANSWER_TOKENS)
+    if workload is not search.whole.workload and len(workload.sessions) < count:
+        # The longest answers must not be all that takes time.
+        workload = case.draw(count=count, together=True)
     curve = Curve(
-        search.simulator(without_client(search.part.workload)),
+        search.simulator(without_client(workload)),
         settings,
         unit="requests",
         requests=case.served,

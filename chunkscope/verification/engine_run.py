@@ -273,7 +273,7 @@ def check_machine(machine: Machine, earlier: Machine | None) -> None:
         if before is not None and today is not None and before != today:
             raise InputError(
                 f"cannot resume: earlier rows ran with {name} {before}, not {today}",
-                hint="continue on that machine, or name another file with --output",
+                hint="continue on that machine, or name another file with -o",
             )
 
 

@@ -42,6 +42,8 @@ class VerifyOptions:
     slo: Slo = ()
     concurrency: int | None = None
     samples_at_once: int | None = None
+    e2e_timeout_s: float | None = None
+    together: bool = False
     time_limit_s: float | None = None  # of a repeat: what has not ended is given up
     check_outputs: bool = False
     repeats: int = 3

@@ -158,14 +158,14 @@ def check_installed(python: str) -> None:
     if version is None:
         raise MissingError(
             f"{python} has no vLLM",
-            hint="pip install 'chunkscope[verify]' on the machine with the GPU, or "
-            "name the Python that has vLLM in CHUNKSCOPE_VLLM_PYTHON; --endpoint "
-            "measures a running server",
+            hint="on the machine with the GPU, in a clone of chunkscope: pip install "
+            "'.[verify]'; or name the Python that has vLLM in CHUNKSCOPE_VLLM_PYTHON; "
+            "--endpoint measures a running server",
         )
     try:
         release(version)
     except UsageError as error:
-        hint = "pip install -U 'chunkscope[verify]'"
+        hint = "install another vLLM: pip install -U vllm"
         raise MissingError(error.message, hint=hint) from None
 
 
