@@ -28,7 +28,7 @@ from chunkscope.verification.calibrate import (
 from chunkscope.verification.endpoint.client import EndpointJob, measure_endpoint
 from chunkscope.verification.engine_run import EngineJob, measure
 from chunkscope.verification.latencies import ended_by, figures_of
-from chunkscope.verification.options import Report, VerifyOptions, read_options
+from chunkscope.verification.options import Report, VerifyOptions
 from chunkscope.verification.prompts import Ids, Sent, real_prompts
 from chunkscope.verification.result import (
     EngineKind,
@@ -63,7 +63,6 @@ def verify(
 ) -> Verification:
     """Measure the plan and what it is compared to; save after each fresh engine."""
     report = report or Report()
-    options = read_options(options)
     rows = rows_of(plan, options.against, options.also)  # a wrong word needs no vLLM
     check_installed(options.python)
     name = model_name(plan, options)
@@ -84,7 +83,7 @@ def verify(
     is_scored = sent.workload.task is Task.LOGLIKELIHOOD
     job = EngineJob(
         python=options.python,
-        engine={**engine, **options.engine_args},
+        engine={**engine, **options.arguments},
         entry=plan.deployment.entry,
         workload=sent.workload,
         slo=verification.slo,
@@ -108,7 +107,6 @@ def verify_endpoint(
 ) -> Verification:
     """One row: the server as it is, asked greedily."""
     report = report or Report()
-    options = read_options(options)
     if options.check_outputs or options.also:
         raise UsageError(
             "--also and --check-outputs compare settings, and a server has one",
@@ -439,7 +437,7 @@ def blank_verification(
         runs=(),
         slo=options.slo or plan.request.slo,
         time_limit_s=options.time_limit_s,
-        options=options.engine_args,
+        options=options.arguments,
         plan_digest=plan.digest(),
         command=tuple(options.command),
     )

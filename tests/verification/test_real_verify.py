@@ -70,20 +70,26 @@ class Workplace:
         (folder / "tiny" / "config.json").write_text(json.dumps(TINY))
         made = profile(short=SHORT * 2, long=LONG)
         made.save(folder / "reports" / "profile.json")
-        plan = recommend(
-            made,
-            model=str(folder / "tiny"),
-            vllm_version=version,
-            max_output=8,
-            mode="aggressive",
-            rule=LengthRule(aggressive_factor=0.26),  # a threshold of about 300
-        )
-        plan.save(folder / "reports" / "plan.json")
+        self.profile = made
+        self.version = version
+        self.plan()
         self.environment = {
             **os.environ,
             "CHUNKSCOPE_VLLM_PYTHON": vllm_python,
             "COLUMNS": "100",
         }
+
+    def plan(self, **request: str) -> None:
+        planned = recommend(
+            self.profile,
+            model=str(self.folder / "tiny"),
+            vllm_version=self.version,
+            max_output=8,
+            mode="aggressive",
+            rule=LengthRule(aggressive_factor=0.26),  # a threshold of about 300
+            **request,
+        )
+        planned.save(self.folder / "reports" / "plan.json")
 
     def start(
         self, *words: str, load_format: str = "dummy", kv_bytes: int = 64 << 20
@@ -277,10 +283,8 @@ def test_outputs_are_compared_with_those_without_chunks(measured) -> None:
 def test_a_killed_engine_is_a_row_ctrl_c_is_resumed_and_nothing_outlives_chunkscope(
     place,
 ) -> None:
-    """Likelihoods of prompts that begin alike: one token each, and no cache is read."""
-    (place.folder / "chunkscope.toml").write_text(
-        '[verify]\ntask = "loglikelihood"\nshared_prefix = 256\n'
-    )
+    """Likelihoods: one token each, and no cache is read."""
+    place.plan(task="loglikelihood")
     words = (
         *ONLY_PLAN,
         "--also",
