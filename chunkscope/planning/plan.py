@@ -132,7 +132,8 @@ class KneeChange:
     """What else could be, how many at once are best then, and how long it takes.
 
     `code`: fp8_kv_cache, shorter_context, kv_offload or other_gpu. `settings` are its
-    arguments; of another GPU, `gpu` is its name.
+    arguments; of another GPU, `gpu` is its name. Loads from the host's memory are taken
+    to run at an assumed speed of PCIe.
     """
 
     code: str
@@ -140,6 +141,7 @@ class KneeChange:
     at_once: int
     hours: float
     gpu: str | None = None
+    host_gib: float | None = None  # of the host's memory (`--kv-offloading-size`)
     outgrow: int = 0  # samples that a refused turn ends
 
 
