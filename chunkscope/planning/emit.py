@@ -84,7 +84,8 @@ def _notes(plan: Plan, target: Target) -> Iterator[Note]:
     yield from _blank_notes(plan, target)
     yield from TARGET_NOTES.get(target, _no_notes)(plan)
     started_by = entry if target is Target.JSON else target.entry
-    asked = plan.request.is_open or plan.request.concurrency
+    request = plan.request
+    asked = request.is_open or request.concurrency or request.samples_at_once
     if started_by is Entry.SERVE and not asked and plan.requests_in_flight:
         yield note("emit_in_flight", requests=plan.requests_in_flight)
 

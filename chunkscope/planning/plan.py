@@ -98,7 +98,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Work):
-    """What the whole run takes, with the client's own number under way or the advised.
+    """What the whole run takes, with the client's own number under way, else the advised
+    number of samples, else all requests at once.
 
     `varied` has codes of what the range covers: other assumptions, and how far off
     predictions were on GPUs.
@@ -150,8 +151,8 @@ class ConcurrencyAnswer:
     """How many samples or requests to keep under way, and what more would do.
 
     `outgrow`: samples with a turn that is over max_model_len, which ends them.
-    `timeouts`: requests that take longer than the client waits, with the number that
-    `Plan.cost` is for; None where nobody said how long that is.
+    `timeouts`: requests that take longer than the client waits, with its own number
+    under way or else the advised; None where nobody said how long that is.
     """
 
     unit: Literal["samples", "requests"]
