@@ -1,16 +1,17 @@
 """Something to tell people, as a value: a code and its numbers.
 
-`report/words` has the sentence.
+`report/notes.py` has the sentence.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 from chunkscope.errors import UsageError
 
 Fact = bool | int | float | str | None
-Values = dict[str, "Fact | list[Fact] | Note"]
+# A forward reference to Note alone: it is resolved where an artefact is read back.
+Values = dict[str, Union[Fact, list[Fact], "Note"]]
 Word = TypeVar("Word", bound=StrEnum)
 
 

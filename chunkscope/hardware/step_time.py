@@ -23,6 +23,7 @@ SHOWN_DECODES = constant("shown_decodes")
 HAND_OUT_SHARE = constant("hand_out_share")
 # vLLM captures CUDA graphs up to so many tokens, and 2 x max_num_seqs if that is less.
 GRAPHED_TOKENS = whole("graphed_tokens")
+GRAPHED_TOKENS_OF_BLACKWELL = whole("graphed_tokens_blackwell")
 GRAPHED_TOKENS_BY_ARCHITECTURE = {"GptOssForCausalLM": whole("graphed_tokens_gpt_oss")}
 
 

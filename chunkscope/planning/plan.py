@@ -98,8 +98,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Work):
-    """What the whole run takes, with the client's own number under way, else the advised
-    number of samples, else all requests at once.
+    """What the whole run takes: with the client's own number under way, else with the
+    advised number of samples, else with all requests at once.
 
     `varied` has codes of what the range covers: other assumptions, and how far off
     predictions were on GPUs.

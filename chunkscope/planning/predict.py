@@ -37,7 +37,7 @@ from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import OWN, Settings
 
-PLAN, ASKED = "plan", "asked"
+PLAN, ASKED, OFF = "plan", "asked", "off"
 RATED = "highest"  # instead of arrivals: the rate that each setting sustains
 FIXED_THRESHOLD = 2_048  # of the policy "fixed", where none is asked for
 
@@ -268,10 +268,15 @@ def candidates_of(
             same = replace(same, kv_cache_dtype=options.asked.kv_cache_dtype)
         default = same.over(plan.advice.needed).over(plan.request.settings)
         candidate = Candidate(settings=engine.complete(default))
+        candidate.timeline = options.timeline
         if options.sweep:
             candidate.policy = options.policy
-            candidate.timeline = options.timeline
         add(candidates, DEFAULT, candidate)
+        if options.timeline and not options.sweep:  # what chunks are compared with
+            off = replace(default, enable_chunked_prefill=False)
+            candidate = Candidate(settings=engine.complete(off))
+            candidate.timeline = options.timeline
+            add(candidates, OFF, candidate)
     return candidates
 
 

@@ -168,7 +168,7 @@ def _several_times(
 class _Sender:
     """Makes sessions of the prompts that were drawn, with answers."""
 
-    def __init__(  # noqa: PLR0913  (all of one draw)
+    def __init__(  # noqa: PLR0913  (all by name)
         self,
         datasets: Sequence[DatasetProfile],
         outputs: Sequence[DatasetOutput],

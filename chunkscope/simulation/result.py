@@ -71,7 +71,8 @@ MICROSECONDS = 1e6  # in a second: as times of requests are kept
 class RequestRows:
     """Every request of a run, in the order in which they were sent.
 
-    Times are microseconds since the run began: sent, first token, end.
+    Times are microseconds since the run began: sent, first token, end. A server that
+    does not tell of cached tokens leaves their column empty.
     """
 
     session: Numbers
@@ -83,11 +84,14 @@ class RequestRows:
     first_token_us: Numbers
     end_us: Numbers
 
-    def frame_rows(self) -> Iterator[dict[str, float]]:
+    def frame_rows(self) -> Iterator[dict[str, float | None]]:
         """With times in seconds."""
-        columns = [getattr(self, name) for name in self.__slots__]
+        columns = []
+        for name in self.__slots__:
+            column = getattr(self, name)
+            columns.append(column or [None] * len(self.session))
         for row in zip(*columns, strict=True):
-            values: dict[str, float] = {}
+            values: dict[str, float | None] = {}
             for name, value in zip(self.__slots__, row, strict=True):
                 if name.endswith("_us"):
                     values[name.removesuffix("_us") + "_s"] = value / MICROSECONDS

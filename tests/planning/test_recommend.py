@@ -23,10 +23,10 @@ from chunkscope.planning.rule import LengthRule
 from chunkscope.planning.search import WORTH, Search, advise
 from chunkscope.planning.simulator import NEAR
 from chunkscope.prompts.harness.log import AS_LOGGED, LONGEST_FIRST, LogSummary
-from chunkscope.report.plan import sections
-from chunkscope.report.words import sentence
-from chunkscope.report.words.plan import answer as advice
-from chunkscope.report.words.plan import cautions
+from chunkscope.report.blocks import Headline, Text
+from chunkscope.report.notes import sentence
+from chunkscope.report.plan import cautions, plan_blocks
+from chunkscope.report.plan import headline as advice
 from chunkscope.simulation.outputs import OutputOrigin
 from chunkscope.vllm.enums import Entry, Mode, Task
 from chunkscope.vllm.flags import flags_of
@@ -380,7 +380,6 @@ CAPPED = LogSummary(harness="x", documents=9, requests=9, output_caps={"64": 9})
             OutputOrigin.ASKED,
         ),
         ({}, {"output": "p50=30,p95=90"}, 90, OutputOrigin.ASKED),
-
         (
             {"output_lengths": LengthHistogram.of([700])},
             {"outputs": {"a": 64}},
@@ -644,4 +643,5 @@ def test_a_time_without_images_says_so():
 
 
 def first_sentences(made: Plan) -> list[str]:
-    return list(sections(made)[0].sentences)
+    blocks = plan_blocks(made)
+    return [block.text for block in blocks if isinstance(block, Headline | Text)]

@@ -15,7 +15,7 @@ from chunkscope.prefixes.comparison import Measured, TextComparison, of_whole, s
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
 from chunkscope.prefixes.tree import PrefixTree, tree_of_prompts
-from chunkscope.report.words.data import shared
+from chunkscope.report.profile import shared
 
 Prompt = list[int]
 
