@@ -162,24 +162,32 @@ def requests_answer(search: Search, settings: Settings) -> ConcurrencyAnswer | N
     run = curve.run(curve.most)
     if run is None:
         return None
-    too_few = 0
-    enough = min(run.most_running, curve.most)
-    longest = AS_FAST * curve.hours(curve.most)
-    while enough - too_few > max(1, enough // 16):
-        tried = (too_few + enough) // 2
-        if curve.hours(tried) <= longest:
-            enough = tried
-        else:
-            too_few = tried
+    halve(curve, min(run.most_running, curve.most))
+    advised = curve.enough
     client = client_of(case.request, case.datasets).at_once
     return ConcurrencyAnswer(
         unit="requests",
-        advised=enough,
+        advised=advised,
         client=client,
         points=curve.points(),
         samples=case.served,
-        timeouts=timeouts(curve, client or enough),
+        timeouts=timeouts(curve, client or advised),
     )
+
+
+def halve(curve: Curve, at_once: int) -> None:
+    """Simulate half as many under way, again and again, until that is slower; then what
+    lies between."""
+    too_few = at_once
+    while too_few > 1 and curve.hours(too_few) <= AS_FAST * curve.best_hours:
+        too_few //= 2
+    enough = curve.enough
+    while enough - too_few > max(1, enough // 16):
+        tried = (too_few + enough) // 2
+        if curve.hours(tried) <= AS_FAST * curve.best_hours:
+            enough = tried
+        else:
+            too_few = tried
 
 
 def without_client(workload: Workload) -> Workload:
