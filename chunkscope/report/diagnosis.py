@@ -1,10 +1,8 @@
 """A diagnosis as blocks: what limited the engine, what to change, what it did."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
-from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import as_written, gib, number, plural, share
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.report.blocks import (
@@ -17,7 +15,8 @@ from chunkscope.report.blocks import (
     Text,
     table,
 )
-from chunkscope.report.notes import capital, sentence, sentences
+from chunkscope.report.notes import sentence, sentences
+from chunkscope.report.wording import capital
 from chunkscope.vllm.log.start import Bound, EngineStart, Symptom
 
 MOST_ENGINES = 8  # the last of them
@@ -118,7 +117,9 @@ def happened(engine: EngineStart) -> str:
 def differences(engine: EngineStart) -> Iterator[str]:
     """Where the engine is not as the plan says."""
     for difference in engine.differences:
-        yield sentence(note("not_as_planned", **asdict(difference)))
+        planned = as_written(difference.planned)
+        actual = as_written(difference.actual)
+        yield f"{difference.name} is {planned} in the plan and {actual} in the engine."
 
 
 def cautions(engine: EngineStart) -> Iterator[str]:

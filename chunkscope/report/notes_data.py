@@ -4,7 +4,7 @@ Most of them follow the name of a dataset and a colon, so they are clauses.
 """
 
 from chunkscope.artefacts.numbers import plural
-from chunkscope.report.notes import NoteText
+from chunkscope.report.wording import NoteText
 
 
 def empty_prompts(*, count: int) -> str:

@@ -4,7 +4,7 @@ Symptoms and evidence are clauses; remedies follow "Try: ".
 """
 
 from chunkscope.artefacts.numbers import as_written, plural
-from chunkscope.report.notes import NoteText
+from chunkscope.report.wording import NoteText
 from chunkscope.vllm.flags import spelled
 
 _CONTEXT = spelled("max_model_len")
@@ -40,13 +40,6 @@ def refused_lines(*, lines: int, longest: int | None, limit: int) -> str:
     return text
 
 
-def fitted(*, before: int, after: int, longest: int | None) -> str:
-    text = f"from {before:,} to {after:,} tokens"
-    if longest:
-        text += f"; the longest prompt has {longest:,}"
-    return text
-
-
 def argument_and_default(*, name: str, value: object, default: object = None) -> str:
     text = f"{name} is {as_written(value)}"
     if default:
@@ -64,14 +57,6 @@ def preempted(*, count: int, requests: int | None = None) -> str:
 # -- remedies --------------------------------------------------------------------------
 
 
-def change_first_start(*, how: str) -> str:
-    remedy = NOTES[how]
-    return (
-        "start it again, as compiling took memory this once; if that does not help, "
-        f"{remedy}"
-    )
-
-
 def change_died(*, reason: str | None = None) -> str:
     if not reason:
         return "read the first error of the traceback in the log"
@@ -83,7 +68,6 @@ NOTES: dict[str, NoteText] = {
     "{gpu}.",
     "plan_of_another_model": "The engine was not compared with the plan, which is not "
     "for {model}.",
-    "not_as_planned": "{name} is {planned} in the plan and {actual} in the engine.",
     "server_restarted": "{address} was restarted while it was watched.",
     "log_cut": "{log} is cut off or damaged; what came before was read.",
     # Symptoms.
@@ -105,8 +89,6 @@ NOTES: dict[str, NoteText] = {
     "missing from the scores",
     "bad_requests": "the server refused requests (HTTP 400), so their samples are "
     "missing from the scores",
-    "auto_fit": "vLLM reduced max_model_len to what the KV cache holds, and refuses "
-    "longer prompts",
     "kv_bound": "the KV cache was full while requests waited",
     "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had "
     "room",
@@ -114,8 +96,6 @@ NOTES: dict[str, NoteText] = {
     "small_budget": "{names:first} made steps small, so prompts waited",
     "client_bound": "the client sent too few requests: none waited, and the KV cache "
     "had room",
-    "prefill_bound": "steps that read a prompt take much longer than others, so "
-    "answers wait",
     "preemptions": "requests were preempted and computed again",
     "hit_rate": "the prefix cache had far fewer hits than the prompts allow",
     "eager": "eager mode is on: without CUDA graphs, small steps are slower",
@@ -131,11 +111,8 @@ NOTES: dict[str, NoteText] = {
     "answers_400": "{count:plural(refusal)}",
     "longest_and_limit": "the longest prompt has {longest:,} tokens, the limit is "
     "{limit:,}",
-    "fitted": fitted,
     "held_for": "{seconds:,.0f} s, {part:percent} of the busy time",
     "argument_and_default": argument_and_default,
-    "step_times": "{mixed_ms:,.0f} ms with a prompt, {decoding_ms:,.0f} ms without, "
-    "{longest_ms:,.0f} ms at most",
     "preempted": preempted,
     "hits": "{rate:percent} of the prompt tokens were cache hits; by the profile "
     "{shareable:percent} repeat an earlier prompt",
@@ -146,7 +123,6 @@ NOTES: dict[str, NoteText] = {
     "the weights",
     "change_context_too_long": f"lower {_CONTEXT} if the prompts allow it, raise "
     f"{_SHARE} or add GPUs",
-    "change_first_start": change_first_start,
     "change_oom_sampler": f"lower {_SEQS} or {_SHARE}",
     "change_oom_logprobs": f"lower {_BUDGET}, as vLLM sets no memory aside for "
     "prompt_logprobs",
@@ -172,21 +148,16 @@ NOTES: dict[str, NoteText] = {
     "shorten the prompts",
     "change_bad_requests": "read the client's errors: a request may be longer than "
     f"{_CONTEXT}",
-    "change_auto_fit": f"set {_CONTEXT} to the longest request; for more room raise "
-    f"{_SHARE} or add GPUs",
     "change_seqs": f"raise {_SEQS} above {{running:,}}; `chunkscope simulate` predicts "
     "the gain",
     "change_queue": "to answer sooner, send fewer requests at once or start another "
     "engine",
     "change_queue_budget_unknown": f"check {_SEQS}, {_BUDGET} and {_THRESHOLD}, which "
     "are not known here",
-    "change_queue_last": "first act on the other symptoms listed here",
-    "change_small_step": "remove {names:first}, unless it was set for shorter gaps "
+    "change_small_step": "remove {names:first}, unless set for shorter gaps "
     "between tokens",
     "change_client": "send more requests at once (num_concurrent, --max-connections) "
     "if the load may grow",
-    "change_starved": f"for shorter gaps between tokens lower {_BUDGET} or set "
-    f"{_THRESHOLD}; `chunkscope recommend --slo itl_p99=...` finds the value",
     "change_preemptions": f"lower {_SEQS}, or give the KV cache more room",
     "change_caching_on": "switch prefix caching on",
     "change_hit_rate": "send prompts with the same start one after the other; requests "

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from chunkscope.artefacts.numbers import number, plural
-from chunkscope.report.notes import NoteText, named
+from chunkscope.report.wording import NoteText, named
 
 
 def rows(*, before: int, now: int) -> str:
@@ -94,7 +94,6 @@ NOTES: dict[str, NoteText] = {
     "weights",
     "gate_outputs_not_compared": "the answers were not compared: `chunkscope verify "
     "--check-outputs`",
-    "gate_log_silent": "the log does not show it",
     "gate_rules": "{rules}",
     "gate_cannot_look": "{why}",
     "gate_no_file": "stdin and a set on the hub are no files to look at: name it in "
@@ -107,8 +106,5 @@ NOTES: dict[str, NoteText] = {
     "gate_cannot_run": "it cannot run (predicted)",
     "gate_within_plan": within_plan,
     "gate_limit_breaks": limit_breaks,
-    "gate_data_changed": "The data changed since {profile} was written: {names:first}",
-    "gate_counted_differently": "The baseline was counted with {before}, this profile "
-    "with {now}",
     "made_from_another": "{file} was made from another {source}",
 }

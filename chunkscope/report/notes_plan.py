@@ -10,7 +10,7 @@ from typing import Any
 
 from chunkscope.artefacts.numbers import as_written, by, plural
 from chunkscope.artefacts.numbers import share as percent
-from chunkscope.report.notes import NoteText
+from chunkscope.report.wording import NoteText
 from chunkscope.vllm.settings import Value
 
 VARIATIONS = {
@@ -267,8 +267,6 @@ NOTES: dict[str, NoteText] = {
     "vision_tower": vision_tower,
     "sliding_window": "The KV of the last {tokens:,} tokens alone is kept in "
     "{layers:plural(layer)}.",
-    "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in "
-    "{layers:plural(layer)} with a window.",
     "stateful_layers": stateful_layers,
     "unlike_measured": unlike_measured,
     "rough_gaps": "On an H200, p99 gaps were up to {p99:g}x and the longest gap up to "

@@ -1,6 +1,6 @@
 """Sentences for the notes of measured runs; failures follow a colon, as clauses."""
 
-from chunkscope.report.notes import NoteText
+from chunkscope.report.wording import NoteText
 
 NOTES: dict[str, NoteText] = {
     "context_too_short": "max_model_len is {max_model_len:,}, and the longest request "

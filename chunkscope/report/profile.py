@@ -31,7 +31,8 @@ from chunkscope.report.blocks import (
     table,
 )
 from chunkscope.report.charts import Bin, Histogram, Mark
-from chunkscope.report.notes import named, sentence
+from chunkscope.report.notes import sentence
+from chunkscope.report.wording import named
 from chunkscope.sources.problems import hint_of
 
 FIGURES = ("p50", "p95", "p99", "max", ">2K", ">8K")
@@ -201,13 +202,13 @@ class Group:
 def shortened(
     datasets: Sequence[DatasetProfile], most: int = MOST_LINES
 ) -> list[Group]:
-    """A line for each dataset, or for those with the longest prompts, and for all."""
+    """A line for each dataset, and for all; of many the longest have a line."""
     listed = list(datasets)
     groups = []
     hidden: list[DatasetProfile] = []
     if len(listed) > most:
         listed.sort(key=_longest_prompt, reverse=True)
-        listed, hidden = listed[:most], listed[most:]
+        listed, hidden = listed[: most // 2], listed[most // 2 :]
     for dataset in listed:
         groups.append(Group(name=dataset.name, datasets=[dataset]))
     if hidden:
@@ -284,14 +285,14 @@ def longest_table(profile: Profile) -> Table:
 def length_histogram(
     title: str, lengths: LengthHistogram, marks: Sequence[Mark] = ()
 ) -> list[Histogram]:
-    """How many prompts are how long, in doubling steps; none where all are missing.
+    """How many prompts are how long, in doubling steps; none where one step has all.
 
     The steps go on up to the settings that are marked, unless these are far away.
     """
     bins = []
     for low, high, count in lengths.doubling():
         bins.append(Bin(low=low, high=high, count=count))
-    if not bins:
+    if len(bins) < 2:
         return []
     reach = bins[-1].high * MOST_EMPTY
     near = [mark for mark in marks if mark.tokens <= reach]

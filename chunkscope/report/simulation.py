@@ -25,7 +25,7 @@ from chunkscope.report.blocks import (
     Written,
     table,
 )
-from chunkscope.report.notes import capital, sentences
+from chunkscope.report.notes import sentences
 from chunkscope.report.phrases import (
     DEFAULT_NAME,
     NOT_VALIDATED,
@@ -37,6 +37,7 @@ from chunkscope.report.phrases import (
 )
 from chunkscope.report.pictures import Setting, split_prompts, timeline, trade_off
 from chunkscope.report.run_figures import HEADINGS, figures_table, run_name, value_text
+from chunkscope.report.wording import capital
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import LatencyLimit
 from chunkscope.simulation.workload import BATCH

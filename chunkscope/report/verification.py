@@ -37,7 +37,7 @@ from chunkscope.report.blocks import (
     table,
 )
 from chunkscope.report.charts import Bar, StackedBars
-from chunkscope.report.notes import capital, sentence
+from chunkscope.report.notes import sentence
 from chunkscope.report.phrases import (
     DEFAULT_NAME,
     DEFAULTS,
@@ -63,6 +63,7 @@ from chunkscope.report.run_figures import (
     value_text,
 )
 from chunkscope.report.simulation import sent_when
+from chunkscope.report.wording import capital
 from chunkscope.verification.result import (
     DEFAULT,
     PLAN,

@@ -8,6 +8,7 @@ import pytest
 from chunkscope.artefacts.note import Note
 from chunkscope.report.notes import catalogue, sentence
 from chunkscope.sources import problems
+from chunkscope.vllm.log.failures import Failure
 from tests.report.note_examples import EXAMPLES, example_notes
 from tests.test_architecture import modules
 
@@ -16,6 +17,8 @@ SENTENCES = Path(__file__).with_name("notes.txt")
 WRITTEN = re.compile(
     r'(?:Note\(\s*code=|(?:\bnote|DataError|Refused)\(\s*)"([a-z0-9_-]+)"'
 )
+# Codes that are put together of this and the name of something.
+BUILT = ("change_", "ended_", "engine_", "failure_", "memory_", "refused_", "why_")
 PLURAL_OF_ONE = re.compile(r"(?<![\d.,-])1 (?!is\b|was\b|has\b)[a-z]+s\b")
 
 
@@ -52,11 +55,32 @@ def test_the_code_makes_no_note_without_a_sentence() -> None:
     assert made <= catalogue().keys() | problems.SENTENCES.keys()
 
 
-def test_every_sentence_about_data_is_used() -> None:
+def code_that_makes_notes() -> str:
     code = ""
     for path in modules():
         if "/chunkscope/report/" not in str(path) and path.name != "problems.py":
             code += path.read_text("utf-8")
+    return code
+
+
+def test_every_end_of_an_engine_has_a_title_and_a_remedy() -> None:
+    for kind in Failure:
+        assert f"ended_{kind}" in catalogue()
+        assert f"change_{kind}" in catalogue()
+
+
+def test_no_sentence_is_without_use() -> None:
+    code = code_that_makes_notes()
+    unused = []
+    for name in catalogue():
+        is_written = f'"{name}"' in code or f'"{name.replace("_", "-")}"' in code
+        if not is_written and not name.startswith(BUILT):
+            unused.append(name)
+    assert not unused
+
+
+def test_every_sentence_about_data_is_used() -> None:
+    code = code_that_makes_notes()
     unused = [name for name in problems.SENTENCES if f'"{name}"' not in code]
     unused += [name for name in problems.HINTS if f'"{name}"' not in code]
     assert not unused
