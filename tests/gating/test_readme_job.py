@@ -68,7 +68,7 @@ def run_job(place: Path) -> Steps:
     """The job's one step of ours: the action, with the job's inputs."""
     (job,) = yaml.safe_load(block("yaml", "jobs:"))["jobs"].values()
     _checkout, ours = job["steps"]
-    assert ours["uses"] == "OWNER/chunkscope/.github/actions/gate@main"
+    assert ours["uses"] == "chunkscope/chunkscope/.github/actions/gate@main"
     return run_action(place, ours["with"])
 
 
