@@ -96,7 +96,7 @@ def remarks(simulation: Simulation) -> list[Block]:
 def every_figure(simulation: Simulation) -> tuple[Block, ...]:
     """All figures, and how near predictions came to what was measured."""
     notes = [note for note in simulation.notes if note.code == NOT_VALIDATED]
-    rests_on = [Text(step_times(simulation)), Notes(sentences(notes))]
+    rests_on: list[Block] = [Text(step_times(simulation)), Notes(sentences(notes))]
     if simulation.is_sweep:
         return tuple(rests_on)
     return (*rests_on, figures_table(simulation.runs))
@@ -389,7 +389,7 @@ def limit_cell(limit: LatencyLimit, run: SimulatedRun) -> Cell:
 def steps_table(steps: Sequence[TimelineStep]) -> Table:
     """The first steps of a run; a letter for each prompt that takes several."""
     letters = split_prompts(steps)
-    rows = []
+    rows: list[list[Written]] = []
     for step in steps:
         tokens = sum(chunk.end - chunk.start for chunk in step.chunks)
         times = [seconds(step.start_s), seconds(step.duration_s)]
