@@ -4,7 +4,7 @@ So nobody waits longer than needed. Of sessions, more may also be slower: what e
 turns left in the KV cache is evicted before the next turn comes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
@@ -24,13 +24,15 @@ from chunkscope.vllm.settings import Settings
 
 HOUR_S = 3_600
 AS_FAST = 1.02  # times as long as the fastest run
-FEWEST_STEPS = 2  # grid points after the knee that show what more under way does
 PAST_KNEE = 1.1  # times as long as the fastest run, where more only costs
 # Of very many sessions, so many times as many are simulated as are under way.
-TIMES_AT_ONCE = 6
+TIMES_AT_ONCE = 4
 FEW_REQUESTS = 500  # that are always simulated whole
-ROUNDS = 3  # of looking between two points of the grid
-CHANGED_TIMES = (1.0, 1.5, 2.0, 3.0)  # as many under way as advised, with a change
+ROUNDS = 2  # of looking between two points of the grid
+LARGER_TIMES = 1.2  # as much memory as the GPU has, for another one to be named
+LEAST_CONTEXT = 8_192  # tokens: nobody gives an agent less
+MOST_ANSWER_TOKENS = 8_000_000  # of requests that are simulated
+NEAR_NUMBERS = 1.15  # as many under way: what lies between makes no difference
 
 
 class Curve:
@@ -143,8 +145,13 @@ def concurrency_of(search: Search, settings: Settings) -> ConcurrencyAnswer | No
 def requests_answer(search: Search, settings: Settings) -> ConcurrencyAnswer | None:
     """By halving, since more requests under way are never much slower."""
     case = search.case
+    workload = search.part.workload
+    count = search.requests_with(MOST_ANSWER_TOKENS)
+    if workload is not search.whole.workload and len(workload.sessions) < count:
+        # The longest answers must not be all that takes time.
+        workload = case.draw(count=count, together=True)
     curve = Curve(
-        search.simulator(without_client(search.part.workload)),
+        search.simulator(without_client(workload)),
         settings,
         unit="requests",
         requests=case.served,
@@ -193,7 +200,7 @@ def samples_answer(search: Search, settings: Settings) -> ConcurrencyAnswer | No
     """From one under way to all: beyond a number the KV cache may hold no context until
     its next turn."""
     agents = only_sessions(search.case)
-    curve = curve_of(agents, settings)
+    curve = curve_of(agents, settings, search.tick)
     for at_once in doubling(curve):
         curve.run(at_once)
     if curve.best_hours == NEVER:
@@ -205,7 +212,7 @@ def samples_answer(search: Search, settings: Settings) -> ConcurrencyAnswer | No
         curve.run(min(client, curve.most))
     changes: tuple[KneeChange, ...] = ()
     if advised < curve.most:
-        changes = tuple(knee_changes(agents, settings, advised))
+        changes = tuple(knee_changes(agents, settings, advised, search.tick))
     return ConcurrencyAnswer(
         unit="samples",
         advised=advised,
@@ -231,10 +238,10 @@ def only_sessions(case: Case) -> Case:
     )
 
 
-def curve_of(case: Case, settings: Settings) -> Curve:
+def curve_of(case: Case, settings: Settings, tick: Callable[[], None]) -> Curve:
     workload = without_client(case.draw(together=True))
     return Curve(
-        Search(case).simulator(workload),
+        Search(case, tick).simulator(workload),
         settings,
         unit="samples",
         requests=case.served,
@@ -253,13 +260,10 @@ def sessions_in(case: Case) -> int:
 def doubling(curve: Curve) -> Iterator[int]:
     """1, 2, 4 and so on until more only costs; then all."""
     at_once = 1
-    slower = 0  # points after the best one
-    while at_once < curve.most and slower < FEWEST_STEPS:
+    while at_once < curve.most:
         yield at_once
         if curve.hours(at_once) > PAST_KNEE * curve.best_hours:
-            slower += 1
-        else:
-            slower = 0
+            break
         at_once *= 2
     yield curve.most
 
@@ -267,10 +271,9 @@ def doubling(curve: Curve) -> Iterator[int]:
 def look_between(curve: Curve) -> None:
     """Simulate what lies beside the best point, until nothing new is there."""
     for _ in range(ROUNDS):
-        numbers = sorted(curve.runs)
-        place = numbers.index(curve.enough)
-        for left, right in pairwise(numbers):
-            if numbers[place] in (left, right):
+        best = curve.enough
+        for left, right in pairwise(sorted(curve.runs)):
+            if best in (left, right) and right > NEAR_NUMBERS * left:
                 curve.run(max(left, round(sqrt(left * right))))
 
 
@@ -287,12 +290,15 @@ class Change:
     gpu: str | None = None
 
 
-def knee_changes(case: Case, settings: Settings, advised: int) -> Iterator[KneeChange]:
-    """What each of them makes of the number to keep under way."""
+def knee_changes(
+    case: Case, settings: Settings, advised: int, tick: Callable[[], None]
+) -> Iterator[KneeChange]:
+    """What each of them makes of the number to keep under way, by doubling it."""
     for change in changes_of(case, settings):
-        curve = curve_of(change.case, case.engine.complete(change.settings))
-        for times in CHANGED_TIMES:
-            curve.run(min(curve.most, round(times * advised)))
+        curve = curve_of(change.case, change.settings, tick)
+        at_once = min(advised, curve.most)
+        while curve.hours(at_once) == curve.best_hours and at_once < curve.most:
+            at_once = min(2 * at_once, curve.most)
         if curve.best_hours == NEVER:
             continue
         yield KneeChange(
@@ -340,18 +346,16 @@ def shorter_context(case: Case) -> int | None:
     return half if half >= LEAST_CONTEXT else None
 
 
-LEAST_CONTEXT = 8_192  # tokens: nobody gives an agent less
-
-
 def next_gpu(case: Case) -> str | None:
     """The smallest of the table with more memory and of the same maker."""
     gpu = case.engine.gpu
     if gpu is None:
         return None
     maker = gpu.title.partition(" ")[0]
+    least = LARGER_TIMES * gpu.memory_gib
     larger = []
     for name, candidate in TABLE.items():
         same_maker = candidate.title.startswith(maker)
-        if same_maker and candidate.speed and candidate.memory_gib > gpu.memory_gib:
+        if same_maker and candidate.speed and candidate.memory_gib > least:
             larger.append((candidate.memory_gib, name))
     return min(larger)[1] if larger else None

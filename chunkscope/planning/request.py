@@ -366,7 +366,7 @@ class Client:
     def or_advised(
         self, samples: int | None, datasets: Sequence[DatasetProfile]
     ) -> "Client":
-        """With the advised samples, where it sends all at once and these are sessions."""
+        """With the advised samples, where nothing limits it and these are sessions."""
         if self.is_free and has_sessions(datasets):
             return replace(self, samples=samples)
         return self

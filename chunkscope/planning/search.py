@@ -25,8 +25,9 @@ WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as
 # Of the tightest limit: gaps at a rate were up to a fifth longer than predicted.
 ENOUGH_USED = 0.7
 FEWEST_REQUESTS, MOST_REQUESTS = 256, 3_072  # of the part that settings are tried on
-TIMES_AT_ONCE = 4  # as many sessions as are under way, in the part that is tried
-MOST_TURNS = 2_000  # of all sessions of the part, unless more are under way
+TIMES_AT_ONCE = 2  # as many sessions as are under way, in the part that is tried
+MOST_ANSWER_TOKENS = 4_000_000  # of the part: more only takes longer to simulate
+MOST_TURNS = 1_500  # of all sessions of the part, unless more are under way
 MOST_CHECKED = 4  # settings that are tried on all requests, and when things vary
 MOST_RATES = 3  # rounds of looking for the setting with the highest rate
 
@@ -64,10 +65,19 @@ class Search:
         if self.case.has_sessions:
             count = self._enough_sessions()
         else:
-            count = self._enough_requests()
+            count = min(
+                self._enough_requests(),
+                self.requests_with(MOST_ANSWER_TOKENS),
+            )
         if 2 * count >= len(self.whole.workload.sessions):
             return self.whole
         return self.some(count)
+
+    def requests_with(self, answer_tokens: int) -> int:
+        """How many have so many tokens of answers, but no less than a few hundred."""
+        workload = self.whole.workload
+        mean = workload.output_tokens / len(workload.requests)
+        return max(FEWEST_REQUESTS, round(answer_tokens / mean))
 
     def _enough_sessions(self) -> int:
         """So many that places are taken again and again, or all."""

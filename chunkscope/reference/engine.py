@@ -17,7 +17,7 @@ from chunkscope.reference.model import CONTEXT, BatchPiece
 from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import StepSeconds, simulate
-from chunkscope.simulation.workload import GIVEN, Session, Workload, single
+from chunkscope.simulation.workload import GIVEN, Workload, single
 from chunkscope.verification.inside.chunkscope_sessions import Answer
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Task

@@ -51,10 +51,11 @@ def knee_sentences(answer: ConcurrencyAnswer, best: ConcurrencyPoint) -> list[st
             beyond.append(point)
     if not beyond:
         return []
+    knee = beyond[0].at_once
     worst = max(beyond, key=lambda point: point.hours)
     took, cached = time_of(worst.hours), share(worst.served_from_cache)
     return [
-        f"From {beyond[0].at_once:,} on the KV cache no longer holds their contexts: "
+        f"From {knee:,} on the KV cache no longer holds their contexts: "
         f"{worst.at_once:,} take {took}, with {cached} of the prompt tokens served "
         f"from the cache instead of {share(best.served_from_cache)}."
     ]

@@ -8,10 +8,9 @@ from chunkscope.reference.demo import Demonstration
 from chunkscope.report.blocks import Block, Details, Heading, Headline, Text
 from chunkscope.report.phrases import listed
 from chunkscope.report.pictures import timeline
-from chunkscope.report.run_figures import run_name, value_of
+from chunkscope.report.run_figures import figures_table, run_name, value_of
 from chunkscope.report.simulation import steps_table
 from chunkscope.report.verification import (
-    all_figures,
     pictures,
     runs_table,
     settings_table,
@@ -45,8 +44,7 @@ def demo_blocks(demo: Demonstration) -> list[Block]:
     if picture is not None:
         blocks.append(picture)
     blocks += pictures(runs)
-    long_over = demo.measured.workload.long_over
-    blocks.append(Details("Every figure", (all_figures(runs, long_over),)))
+    blocks.append(Details("Every figure", (figures_table(runs),)))
     blocks.append(Details("Settings", (settings_table(runs),)))
     return blocks
 

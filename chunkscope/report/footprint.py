@@ -83,7 +83,7 @@ def memory_table(memory: Memory) -> Table:
     shown: list[tuple[str, ...]] = []
     for name, gib, basis, made_of in rows:
         if gib >= LEAST_SHOWN_GIB:
-            shown.append((name, f"{gib:.2f}", basis, made_of))
+            shown.append((name, f"{gib:.2f}", str(basis), made_of))
     used_gib = memory.requested_gib - min(0.0, memory.kv_cache_gib)
     shown.append(
         ("all together", f"{used_gib:.2f}", "", f"of {memory.total_gib:.1f} GiB")

@@ -84,7 +84,7 @@ def vision_tower(*, weighed: bool) -> str:
 
 
 def stateful_layers(*, layers: int, known: bool = True) -> str:
-    text = f"{plural(layers, 'layer')} with a state instead of a KV cache"
+    text = f"Layers that keep a state instead of a KV cache: {layers}"
     return f"{text}." if known else f"{text}; its size is estimated."
 
 
@@ -192,14 +192,12 @@ def refused_no_memory(
     full_tp: int | None = None,
     **_: object,
 ) -> str:
-    sentences = [f"the model does not fit, {missing_gib:,.2f} GiB are missing per GPU"]
-    if tp:
-        sentences.append(f"--tp {tp} would fit")
-    else:
-        sentences.append("take a larger GPU or quantized weights")
-    if full_tp is not None and full_tp != tp:
-        sentences.append(f"its whole context needs --tp {full_tp}")
-    return "; ".join(sentences)
+    text = f"the model does not fit, {missing_gib:,.2f} GiB are missing per GPU"
+    if tp is None:
+        return f"{text}; take a larger GPU or quantized weights"
+    if full_tp in (None, tp):
+        return f"{text}; --tp {tp} would fit"
+    return f"{text}; --tp {tp} would fit, with the whole context --tp {full_tp}"
 
 
 def refused_kv_cache(
@@ -222,7 +220,7 @@ def memory_weights(
 ) -> str:
     text = f"{billions:,.2f} billion parameters, {kind}"
     if kind == "files":
-        text = f"{billions:,.2f} billion parameters, the size of the weight files"
+        text = f"{billions:,.2f} billion parameters, by the size of the files"
     if gpus == 1:
         return text
     if shares_experts:
@@ -301,7 +299,8 @@ NOTES: dict[str, NoteText] = {
     "no_time": "No time is predicted: the longest request does not run with these "
     "settings.",
     "other_profile": "The plan was made from another profile.",
-    "prompts_left_out": "{count:plural(prompt)} too long for max_model_len: left out.",
+    "prompts_left_out": "Left out as too long for max_model_len: "
+    "{count:plural(prompt)}.",
     "trace_left_out": "{count:,} of {of:plural(request)} are left out: they are longer "
     "than max_model_len ({context:,}).",
     "setting_left_out": "{setting} is left out: the longest request does not fit.",

@@ -235,18 +235,8 @@ def by_lengths(plan: Plan) -> list[str]:
     return [
         f"By the lengths of the prompts alone: {change[0].lower()}{change[1:]}.",
         *needed_sentences(plan),
-        f"Nothing was simulated, as {missing_text(plan)}.",
+        "To simulate settings takes --model and a --gpu whose speed is known.",
     ]
-
-
-def missing_text(plan: Plan) -> str:
-    if plan.model is None and plan.gpu is None:
-        return "--model and --gpu are missing"
-    if plan.model is None:
-        return "--model is missing"
-    if plan.gpu is None:
-        return "--gpu is missing"
-    return "the speed of this GPU is not known"
 
 
 def by_mode(plan: Plan) -> list[str]:
@@ -502,15 +492,12 @@ def range_reason(cost: Cost) -> str:
 
 def concurrency_facts(plan: Plan) -> list[Fact]:
     """How many requests a client does best to send at once, where nobody said."""
-    requests = plan.requests_in_flight
-    is_asked = plan.request.is_open or plan.client_requests or has_sessions(plan)
+    answer = plan.concurrency
     is_served = plan.deployment.entry is Entry.SERVE  # the LLM class has all at once
-    if requests is None or plan.memory is None or is_asked or not is_served:
+    if answer is None or answer.client or has_sessions(plan) or not is_served:
         return []
-    remark = "requests at once fill the KV cache"
-    if plan.in_flight is not None:
-        remark = "requests at once are as fast as more (simulated)"
-    return [Fact(label="concurrency", value=f"{requests:,}", remark=remark)]
+    remark = "requests at once are as fast as more (simulated)"
+    return [Fact(label="concurrency", value=f"{answer.advised:,}", remark=remark)]
 
 
 # -- details ---------------------------------------------------------------------------

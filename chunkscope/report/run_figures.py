@@ -12,6 +12,7 @@ from chunkscope.artefacts.figures import (
 )
 from chunkscope.artefacts.numbers import plural
 from chunkscope.report.blocks import Table, table
+from chunkscope.report.notes import capital
 from chunkscope.report.phrases import RUN_NAMES
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.verification.result import Run
@@ -38,6 +39,11 @@ def run_name(run: AnyRun) -> str:
     return f"{name} ({', '.join(others)})"
 
 
+def run_title(run: AnyRun) -> str:
+    """The name as a sentence begins with it."""
+    return capital(run_name(run))
+
+
 def point_name(settings: Settings) -> str:
     """
     >>> point_name(Settings(max_num_batched_tokens=512))
@@ -59,10 +65,10 @@ def value_text(figure: Figure, run: AnyRun) -> str:
     return figure.unit.brief(value_of(figure, run))
 
 
-def figures_table(runs: Sequence[AnyRun], figures: Sequence[Figure] = FIGURES) -> Table:
+def figures_table(runs: Sequence[AnyRun]) -> Table:
     """Figures down, runs across."""
     rows = []
-    for figure in figures:
+    for figure in FIGURES:
         if any(value_of(figure, run) is not None for run in runs):
             rows.append([figure.title, *(value_text(figure, run) for run in runs)])
     return table(["figure", *(run_name(run) for run in runs)], rows)

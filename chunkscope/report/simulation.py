@@ -36,7 +36,13 @@ from chunkscope.report.phrases import (
     validated_text,
 )
 from chunkscope.report.pictures import Setting, split_prompts, timeline, trade_off
-from chunkscope.report.run_figures import HEADINGS, figures_table, run_name, value_text
+from chunkscope.report.run_figures import (
+    HEADINGS,
+    figures_table,
+    run_name,
+    run_title,
+    value_text,
+)
 from chunkscope.report.wording import capital
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import LatencyLimit
@@ -96,10 +102,10 @@ def remarks(simulation: Simulation) -> list[Block]:
 def every_figure(simulation: Simulation) -> tuple[Block, ...]:
     """All figures, and how near predictions came to what was measured."""
     notes = [note for note in simulation.notes if note.code == NOT_VALIDATED]
-    rests_on: list[Block] = [Text(step_times(simulation)), Notes(sentences(notes))]
+    source, accuracy = Text(step_times(simulation)), Notes(sentences(notes))
     if simulation.is_sweep:
-        return tuple(rests_on)
-    return (*rests_on, figures_table(simulation.runs))
+        return source, accuracy
+    return source, accuracy, figures_table(simulation.runs)
 
 
 def pictures(simulation: Simulation) -> list[Block]:
@@ -152,7 +158,7 @@ def headline(simulation: Simulation) -> str:
 
 
 def limits_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
-    text = f"{capital(run_name(run))}: {load_state(run)} (simulated)."
+    text = f"{run_title(run)}: {load_state(run)} (simulated)."
     if default is None:
         return text
     return f"{text} With {DEFAULT_NAME}, {load_state(default)}."
@@ -160,7 +166,7 @@ def limits_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
 
 def waiting_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
     """For requests at a rate: how long the first token takes."""
-    text = f"{capital(run_name(run))}: {TTFT_P95.title} {value_text(TTFT_P95, run)}"
+    text = f"{run_title(run)}: {TTFT_P95.title} {value_text(TTFT_P95, run)}"
     if default is not None:
         text += f", {value_text(TTFT_P95, default)} with {DEFAULT_NAME}"
     return f"{text} (simulated)."
@@ -169,7 +175,7 @@ def waiting_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
 def time_sentence(run: SimulatedRun, default: SimulatedRun | None) -> str:
     """For requests that are all there: how long they take together."""
     took = run.figures.makespan_s
-    text = f"{capital(run_name(run))} takes {seconds(took)} for all requests"
+    text = f"{run_title(run)} takes {seconds(took)} for all requests"
     if default is None:
         return f"{text} (simulated)."
     gain = default.figures.makespan_s / took - 1
@@ -305,7 +311,8 @@ def host_sentence(simulation: Simulation) -> str:
     took = run.figures.makespan_s
     if simulation.is_sweep or is_open(run) or took < WAITS * run.gpu_s:
         return ""
-    least, most = seconds(took * (1 + LEAST_HOST)), seconds(took * (1 + MOST_HOST))
+    least = seconds(took * (1 + LEAST_HOST))
+    most = seconds(took * (1 + MOST_HOST))
     waiting = share(1 - run.gpu_s / took)
     return f"The GPU waits for the CPU {waiting} of the time: expect {least} to {most}."
 
@@ -389,12 +396,13 @@ def limit_cell(limit: LatencyLimit, run: SimulatedRun) -> Cell:
 def steps_table(steps: Sequence[TimelineStep]) -> Table:
     """The first steps of a run; a letter for each prompt that takes several."""
     letters = split_prompts(steps)
-    rows: list[list[Written]] = []
+    rows = []
     for step in steps:
         tokens = sum(chunk.end - chunk.start for chunk in step.chunks)
-        times = [seconds(step.start_s), seconds(step.duration_s)]
-        counts = [step.decode_requests, tokens]
-        rows.append([f"{step.number:,}", *times, *counts, prompts_text(step, letters)])
+        row: list[Written] = [f"{step.number:,}"]
+        row += [seconds(step.start_s), seconds(step.duration_s)]
+        row += [step.decode_requests, tokens, prompts_text(step, letters)]
+        rows.append(row)
     last = "prompts (done so far)"
     headings = ["step", "start", "took", "decodes", "prompt tokens", last]
     return table(headings, rows, words=[last])
@@ -407,7 +415,8 @@ def prompts_text(step: TimelineStep, letters: dict[int, str]) -> str:
         if chunk.request in letters:
             done = share(chunk.end / chunk.prompt_tokens)
             parts.append(f"{letters[chunk.request]} {done}")
-    whole, hidden = len(step.chunks) - len(parts), len(parts) - MOST_NAMED
+    whole = len(step.chunks) - len(parts)
+    hidden = len(parts) - MOST_NAMED
     if hidden > 0:
         parts = [*parts[:MOST_NAMED], f"+{hidden}"]
     if whole:

@@ -2,11 +2,9 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 
 from chunkscope.artefacts.figures import (
     BY_KEY,
-    FIGURES,
     ITL_MAX,
     ITL_P99,
     MAKESPAN,
@@ -14,7 +12,6 @@ from chunkscope.artefacts.figures import (
     Figure,
 )
 from chunkscope.artefacts.numbers import (
-    SECONDS,
     SHARE,
     change,
     gib,
@@ -59,11 +56,11 @@ from chunkscope.report.run_figures import (
     HEADINGS,
     figures_table,
     run_name,
+    run_title,
     value_of,
     value_text,
 )
 from chunkscope.report.simulation import sent_when
-from chunkscope.report.wording import capital
 from chunkscope.verification.result import (
     DEFAULT,
     PLAN,
@@ -89,7 +86,6 @@ from chunkscope.vllm.settings import Settings
 MOST_WORSE = 3  # figures that got worse, in a sentence
 SHOWN = (MAKESPAN, TTFT_P95, ITL_P99, ITL_MAX)
 LOOKS = {Outcome.BETTER: Look.GOOD, Outcome.WORSE: Look.WORSE}
-LONG_S = 60  # times from here on are written in the unit of the first run's
 HITS = BY_KEY["prefix_hit_rate"]
 # Of the same requests, simulated and measured.
 PREDICTED = (MAKESPAN, BY_KEY["ttft_s.p50"], TTFT_P95, HITS)
@@ -121,7 +117,7 @@ def result_blocks(verification: Verification) -> list[Block]:
         *[Text(text) for text in outputs_sentences(verification)],
         Notes(tuple(notes)),
     ]
-    figures: list[Block] = [all_figures(ran, verification.workload.long_over)]
+    figures: list[Block] = [figures_table(ran)]
     if verification.workload.has_turns:
         blocks.append(predicted_table(ran))
     else:
@@ -176,16 +172,16 @@ def server_sentence(verification: Verification) -> str:
     """A server that runs: nothing is compared."""
     run = verification.runs[0]
     if not run.ok:
-        return f"{capital(run_name(run))}: {failure_reason(run)}."
+        return f"{run_title(run)}: {failure_reason(run)}."
     measured = figure_text(goal_of(verification), run)
-    return f"{capital(run_name(run))}: {measured} (measured)."
+    return f"{run_title(run)}: {measured} (measured)."
 
 
 def plan_failed(plan: Run, use: Run | None, goal: Figure) -> str:
     text = f"The plan does not run: {failure_reason(plan)}."
     if use is None:
         return text
-    return f"{text} {capital(run_name(use))} does: {figure_text(goal, use)} (measured)."
+    return f"{text} {run_title(use)} does: {figure_text(goal, use)} (measured)."
 
 
 def use_another(plan: Run, use: Run, goal: Figure) -> str:
@@ -297,7 +293,7 @@ def outputs_sentences(verification: Verification) -> list[str]:
         if not outputs or outputs.equal is None or not reference:
             continue
         equal = f"{share(outputs.equal)} of {plural(len(outputs.answers), 'answer')}"
-        text = f"{capital(run_name(run))}: {equal} equal those of {run_name(reference)}"
+        text = f"{run_title(run)}: {equal} equal those of {run_name(reference)}"
         text += f", {share(outputs.again)} when sent again"
         explained = why_unequal(outputs, reference, is_dummy=verification.model.dummy)
         sentences.append(f"{text}{explained}.")
@@ -375,13 +371,13 @@ def shown_columns(runs: Sequence[Run], columns: dict[str, Figure]) -> dict[str, 
 
 
 def figure_cell(figure: Figure, run: Run, first: Run) -> Cell:
-    """Long times in the first run's unit; coloured where the difference matters."""
-    measured, usual = value_of(figure, run), value_of(figure, first)
+    """The time in the first run's unit; coloured where the difference matters."""
+    measured = value_of(figure, run)
     if measured is None:
         return Cell(text="not measured", look=Look.UNKNOWN)
     text = figure.unit.brief(measured)
-    if figure.unit is SECONDS and usual is not None and min(measured, usual) >= LONG_S:
-        text = seconds(measured, like=usual)
+    if figure is MAKESPAN:
+        text = seconds(measured, like=value_of(figure, first))
     return Cell(text=text, look=look_of(figure, run, first))
 
 
@@ -399,16 +395,6 @@ def change_text(run: Run, first: Run) -> str:
     if judge(MAKESPAN, run, first) is Outcome.TIE:
         return "tie"
     return change(value_of(MAKESPAN, first), value_of(MAKESPAN, run))
-
-
-def all_figures(runs: Sequence[Run], long_over: int) -> Table:
-    """All that were measured; two times also by the length of the prompts."""
-    figures = list(FIGURES)
-    for kind, which in (("short", "up to"), ("long", "over")):
-        for figure in (TTFT_P95, ITL_P99):
-            title = f"{figure.title}, prompts {which} {long_over:,}"
-            figures.append(replace(figure, key=f"{kind}.{figure.key}", title=title))
-    return figures_table(runs, figures)
 
 
 def settings_table(runs: Sequence[Run]) -> Table:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.step_time import AttentionWindow, StepModel
 from chunkscope.prefixes.sharing import Path, PathPart, block_paths, read_together
@@ -35,6 +37,8 @@ from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes
+
+FEWEST_SKIPPED = 4  # steps that are taken at once: fewer are as fast one by one
 
 
 class StepSeconds(NamedTuple):
@@ -124,6 +128,8 @@ def run_together(
             replicas[router.replica_for(request)].accept(request, now)
         if behind is not None:
             behind.take_step()
+            if len(replicas) == 1:
+                behind.skip_ahead(client.next_s)
 
 
 def usual_pool(settings: Settings, engine: Engine) -> KvPool:
@@ -163,6 +169,10 @@ class ModelTimes:
             if len(workload.likelihoods) < len(requests):
                 share = read_together(requests, workload.stretches)
         self._model = with_graphs(model.sharing(share), settings)
+
+    def decode_seconds(self, requests: int, contexts: np.ndarray) -> np.ndarray:
+        """What the GPU takes for steps with so many tokens, and these contexts."""
+        return self._model.decode_s(requests, contexts)
 
     def __call__(self, step: Step) -> StepSeconds:
         model = self._model
@@ -291,6 +301,13 @@ class Clock:
         self._step_times = step_times
         self.launched: deque[Launched] = deque()
 
+    def decode_seconds(self, requests: int, contexts: np.ndarray) -> np.ndarray | None:
+        """What the GPU takes for steps that only decode; None where only single steps
+        have a time."""
+        if not isinstance(self._step_times, ModelTimes):
+            return None
+        return self._step_times.decode_seconds(requests, contexts)
+
     def launch(self, step: Step) -> None:
         """Kernel by kernel, the GPU cannot be done before the last is launched."""
         seconds = self._step_times(step)
@@ -302,6 +319,39 @@ class Clock:
         self.launched.append(Launched(step, launched, self._gpu_free, seconds.hand_out))
         self.tokens += step.total_num_scheduled_tokens
         self.gpu_s += seconds.gpu
+
+    def skip(self, step: Step, gpu_s: np.ndarray, until_s: float) -> int:
+        """Launch as many steps like this one as end before a time, and finish all but
+        the last: if the GPU is busy all the time, its times add up.
+
+        `gpu_s` are theirs, in order. How many were launched.
+        """
+        if len(self.launched) != 1:
+            return 0
+        before = self.launched[0]
+        host = self._step_times(step)
+        host_s = host.prepare + host.launch
+        if (
+            gpu_s.min() < host_s + host.hand_out
+            or before.computed_s < self.now + host_s
+        ):
+            return 0  # the GPU waits for the host
+        computed_s = np.cumsum(np.concatenate([[before.computed_s], gpu_s]))
+        ends_s = computed_s + host.hand_out
+        steps = int(np.searchsorted(ends_s, until_s)) - 1
+        if steps < FEWEST_SKIPPED:
+            return 0
+        self.finish()
+        ends = ends_s[1:steps].tolist()
+        self.gaps.seconds += np.diff(ends_s[:steps]).tolist()
+        self.gaps.counts += [step.decoding_on] * (steps - 1)
+        self.ends += ends
+        self.now = self.ends[-1]
+        self._gpu_free = float(computed_s[steps])
+        self.launched.append(Launched(step, self.now, self._gpu_free, host.hand_out))
+        self.gpu_s = float(np.cumsum(np.concatenate([[self.gpu_s], gpu_s[:steps]]))[-1])
+        self.tokens += steps * step.decode_requests
+        return steps
 
     def finish(self) -> tuple[Step, float]:
         """The tokens that a step gives are there at its end; how long it took."""
@@ -378,6 +428,27 @@ class Replica:
             most_running=self._most_running,
             timeline=self._timeline,
         )
+
+    def skip_ahead(self, until_s: float) -> None:
+        """Take the steps in which nothing happens but the next token of each request,
+        all at once, up to when something is sent."""
+        scheduler = self._scheduler
+        steps = scheduler.uneventful_steps()
+        if steps < FEWEST_SKIPPED or self._lag == 0 or self._timeline_steps:
+            return
+        if scheduler.policy is not ChunkPolicy.VLLM:
+            return
+        decodes = scheduler.decodes
+        count = len(decodes)
+        contexts = decodes.context + count * np.arange(1, steps + 1)
+        gpu_s = self._clock.decode_seconds(count, contexts)
+        if gpu_s is None:
+            return
+        step = Step(scheduler.num_steps)
+        step.decode_requests = step.decoding_on = count
+        taken = self._clock.skip(step, gpu_s, until_s)
+        if taken:
+            scheduler.skip_steps(taken)
 
     def take_step(self) -> None:
         scheduler, clock = self._scheduler, self._clock

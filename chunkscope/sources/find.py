@@ -36,6 +36,7 @@ from chunkscope.sources.base import (
 )
 from chunkscope.sources.columnar import saved_files
 from chunkscope.sources.formats import FORMATS, LOGS, format_of_name
+from chunkscope.sources.gather import gathered
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.input import START_BYTES, kind_of_bytes
 from chunkscope.sources.open import compression, looks_binary, open_stream
@@ -84,6 +85,9 @@ def discover(  # noqa: PLR0913  (what can be said about a search)
         search.argument(path)
     if not search.sources:
         raise _nothing_found(paths, search)
+    result = gathered(search.sources)
+    search.sources = result.sources
+    search.skipped += result.skipped
     for skip in search.skipped[:_MOST_SKIPPED]:
         tell(skip)
     unnamed = len(search.skipped) - _MOST_SKIPPED

@@ -57,12 +57,19 @@ SENTENCES = {
     "only_results": "{path} holds lm-eval's results, not what it sent",
     "no_samples": "{path} is an Inspect log without samples",
     # Sessions.
+    "no_usage": "no message has the server's counts (`usage`), and {harness} does not "
+    "log all that it sends",
+    "sum_of_calls": "step {step} has only the sum of {calls:,} requests",
     "session_twice": 'a session with the id "{id}" came before',
     "unequal_field": 'field "{field}" is {given:,}, and {earlier:,} in the sessions '
     "before it",
     "only_in_some": 'field "{field}" is missing, or should be missing everywhere: '
     "either all turns have it, or none",
     "not_seconds": 'field "{field}" is {given}, not a number of seconds',
+    "no_answer_text": "turns[{turn}].messages has to begin with the assistant's "
+    "message, as turns[{before}].output is only a number",
+    "answered_twice": 'field "{field}" is given, but the messages of the turn end with '
+    "its answer",
     "keeps_too_much": 'field "{field}" is {given:,}, but the prompt and the answer '
     "before it have {most:,} tokens",
     # Datasets.

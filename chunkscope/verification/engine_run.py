@@ -196,8 +196,6 @@ def measure(
 ) -> tuple[Run, EngineRecord]:
     """Run one engine to its end, or until it says nothing for too long."""
     record = EngineRecord()
-    if row.refused:
-        return _run(row, record, Status.REFUSED, row.refused), record
     with engine_process(job.python, job.task(row), log) as process:
         timed_out = _listen(process, record, job, log, listener)
         code = 0 if timed_out or record.measured else process.exit_code()

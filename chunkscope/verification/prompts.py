@@ -42,23 +42,15 @@ NEAR = 0.05  # share of a request's length by which its row may be longer or sho
 RANDOM_INSTEAD = "leave --data out: random token ids of the same lengths are sent then"
 
 Content = str | Conversation | SentRequest  # a prompt as the data has it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RealPrompt:
-    """`is_complete`: the text has its special tokens in it, as a rendered chat has."""
-
-    text: str
-    ids: Sequence[int]
-    is_complete: bool
+Ids = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What is sent: without prompts, random token ids."""
+    """What is sent: real prompts as token ids, or random ids where there are none."""
 
     workload: Workload
-    prompts: Sequence[RealPrompt] = ()
+    prompts: Sequence[Ids] = ()
     source: PromptSource = field(default_factory=PromptSource)
 
 
@@ -101,7 +93,7 @@ def real_prompts(
         contents = _sample(sources, as_analyzed, count, options.seed)
         rows = _encoded(contents, tokenizer, as_analyzed)
     wanted = [request.prompt_tokens for request in requests]
-    lengths = [len(row.ids) for row in rows]
+    lengths = [len(ids) for ids in rows]
     room = max(session.longest for session in workload.sessions)
     places = rows_for(wanted, lengths, room=room)
     prompts = [rows[place] for place in places]
@@ -115,11 +107,9 @@ def real_prompts(
     )
 
 
-def _with_prompts(
-    workload: Workload, prompts: Sequence[RealPrompt], room: int
-) -> Workload:
+def _with_prompts(workload: Workload, prompts: Sequence[Ids], room: int) -> Workload:
     """As long as these prompts, which share what they share."""
-    packed = [np.array(prompt.ids, "<u4").tobytes() for prompt in prompts]
+    packed = [np.array(ids, "<u4").tobytes() for ids in prompts]
     tree = tree_of_prompts(packed, [True] * len(prompts))
     sharing = tree.sharing(range(len(prompts)))
     sessions = []
@@ -212,7 +202,7 @@ def _contents(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
 
 def _encoded(
     contents: Sequence[Content], tokenizer: Tokenizer, options: AnalyzeOptions
-) -> list[RealPrompt]:
+) -> list[Ids]:
     """The prompts as they are sent.
 
     What the chat template refuses is left out, as in the profile.
@@ -220,37 +210,32 @@ def _encoded(
     prompts = []
     for content in contents:
         with suppress(TemplateRefused):
-            prompts.append(_prompt(content, tokenizer, options))
+            prompts.append(_ids(content, tokenizer, options))
     return prompts
 
 
-def _prompt(
-    content: Content, tokenizer: Tokenizer, options: AnalyzeOptions
-) -> RealPrompt:
+def _ids(content: Content, tokenizer: Tokenizer, options: AnalyzeOptions) -> Ids:
     special_tokens = options.special_tokens
     if isinstance(content, SentRequest):
         if isinstance(content.prompt, Conversation):
-            return _chat(content.prompt, tokenizer)
+            return _chat_ids(content.prompt, tokenizer)
         special_tokens = special_tokens and content.special_tokens
         text = f"{content.prompt}{content.continuation}"
     elif isinstance(content, Conversation):
-        return _chat(content, tokenizer)
+        return _chat_ids(content, tokenizer)
     elif options.apply_chat_template:
         message = {"role": "user", "content": content}
-        return _chat(Conversation([message]), tokenizer)
+        return _chat_ids(Conversation([message]), tokenizer)
     else:
         text = content
-    ids = tokenizer.encode([text], special_tokens=special_tokens)[0]
-    return RealPrompt(text=text, ids=ids, is_complete=not special_tokens)
+    return tokenizer.encode([text], special_tokens=special_tokens)[0]
 
 
-def _chat(chat: Conversation, tokenizer: Tokenizer) -> RealPrompt:
+def _chat_ids(chat: Conversation, tokenizer: Tokenizer) -> Ids:
     if tokenizer.counts_chats_itself:
-        ids, text = tokenizer.mistral_chat.encode(chat)
-    else:
-        text = tokenizer.chat_text(chat)
-        ids = tokenizer.encode([text], special_tokens=False)[0]
-    return RealPrompt(text=text, ids=ids, is_complete=True)
+        return tokenizer.mistral_chat.encode(chat)[0]
+    text = tokenizer.chat_text(chat)
+    return tokenizer.encode([text], special_tokens=False)[0]
 
 
 # -- which row for which request -------------------------------------------------------

@@ -30,7 +30,7 @@ from chunkscope.verification.endpoint.client import EndpointJob, measure_endpoin
 from chunkscope.verification.engine_run import EngineJob, measure
 from chunkscope.verification.latencies import ended_by, figures_of
 from chunkscope.verification.options import Report, VerifyOptions, read_options
-from chunkscope.verification.prompts import RealPrompt, Sent, real_prompts
+from chunkscope.verification.prompts import Ids, Sent, real_prompts
 from chunkscope.verification.result import (
     EngineKind,
     Machine,
@@ -38,7 +38,7 @@ from chunkscope.verification.result import (
     Subject,
     Verification,
 )
-from chunkscope.verification.settings import SettingRow, rows_of
+from chunkscope.verification.settings import SettingRow, check_room, rows_of
 from chunkscope.verification.task import output_sample, warm_up
 from chunkscope.verification.verdict import judged, with_outputs_compared
 from chunkscope.vllm.check import config_folder, version_in
@@ -70,7 +70,7 @@ def verify(
     name = model_name(plan, options)
     sent = what_is_sent(plan, profile, options, report)
     longest = max(session.longest for session in sent.workload.sessions)
-    rows = [row.checked(longest) for row in rows]
+    check_room(rows, longest)
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(sent.prompts, shape)
     subject = Subject(
@@ -93,7 +93,7 @@ def verify(
         repeats=options.repeats,
         timeout_s=options.timeout_s,
         time_limit_s=options.time_limit_s,
-        prompts=[prompt.ids for prompt in sent.prompts] or None,
+        prompts=sent.prompts or None,
         output_sample=output_sample(sent.workload) if options.check_outputs else (),
         bursts=bursts_for(max_model_len, is_scored=is_scored),
     )
@@ -376,11 +376,11 @@ def has_weights(folder: Path) -> bool:
     return bool(files)
 
 
-def check_vocabulary(prompts: Sequence[RealPrompt], shape: ModelShape) -> None:
+def check_vocabulary(prompts: Sequence[Ids], shape: ModelShape) -> None:
     """Refuse ids that an engine without a tokenizer would die of."""
     highest = 0
-    for prompt in prompts:
-        highest = max(highest, *prompt.ids)
+    for ids in prompts:
+        highest = max(highest, *ids)
     if highest >= shape.vocab:
         raise InputError(
             f"token {highest:,} of these prompts is beyond the model's vocabulary of "

@@ -1,6 +1,5 @@
 """What `recommend` says: one outcome, one sentence; what else holds, another."""
 
-import shlex
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ from chunkscope.report.plan import (
     facts,
     flags,
     headline,
-    next_command,
     plan_blocks,
     saving_text,
     setup_sentence,
@@ -21,7 +19,7 @@ from chunkscope.report.plan import (
 )
 from chunkscope.simulation.outputs import DatasetOutput, OutputLengths, OutputOrigin
 from chunkscope.simulation.slo import read_slo
-from chunkscope.vllm.enums import Entry, Mode
+from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.settings import OWN, Settings
 from tests import build
 from tests.report import plans
@@ -152,7 +150,7 @@ def test_without_a_gpu_the_lengths_answer_and_the_missing_option_is_named():
 
     assert answer(made) == [
         "By the lengths of the prompts alone: set long_prefill_token_threshold 2,303.",
-        "Nothing was simulated, as --gpu is missing.",
+        "To simulate settings takes --model and a --gpu whose speed is known.",
     ]
 
 
@@ -242,43 +240,6 @@ def test_limits_that_no_rate_keeps_say_so():
 
 def test_where_limits_are_broken_no_flags_are_shown():
     assert flags(replace(broken(), settings=plans.setting(8))) == ""
-
-
-# -- the next command ------------------------------------------------------------------
-
-
-def test_the_next_command_starts_the_server_with_its_flags():
-    made = plans.advised(512, simulated(), simulated("best", 8.0))
-
-    assert next_command(made, "") == (
-        "vllm serve meta-llama/Llama-3.1-8B --max-num-seqs 512"
-    )
-
-
-@pytest.mark.parametrize(
-    ("made", "command"),
-    [
-        pytest.param(broken(rate=3.0), "simulate --find-rate", id="limits are broken"),
-        pytest.param(broken(), "", id="no rate keeps the limits"),
-    ],
-)
-def test_after_broken_limits_comes_the_search_for_a_rate_if_it_can_help(made, command):
-    assert next_command(made, "").removeprefix("chunkscope ") == command
-
-
-@pytest.mark.parametrize(
-    ("missing", "command"),
-    [
-        pytest.param({"gpu": None}, "gpus", id="no GPU"),
-        pytest.param({"shape": None, "gpu": None}, "models", id="no model"),
-        pytest.param({"entry": Entry.LLM}, "verify", id="Python starts the engine"),
-    ],
-)
-def test_the_next_command_has_no_blanks_to_fill_in(missing, command):
-    made = plans.plan(KEEP)
-    made = replace(made, deployment=replace(made.deployment, **missing))
-
-    assert shlex.split(next_command(made, "")) == ["chunkscope", command]
 
 
 # -- what it rests on ------------------------------------------------------------------

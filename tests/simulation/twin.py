@@ -7,8 +7,8 @@ from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.requests import Step
 from chunkscope.simulation.client import Client, Part
+from chunkscope.simulation.requests import Step
 from chunkscope.simulation.run import session_states
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.workload import Workload

@@ -192,17 +192,6 @@ def test_whatever_an_engine_ends_with_is_a_row(place, code, told):
     assert told in run.failure.values.values()
 
 
-def test_a_row_that_vllm_cannot_run_starts_no_engine(tmp_path):
-    from chunkscope.artefacts.note import note
-
-    refused = replace(
-        ROW, refused=note("context_too_short", max_model_len=8, longest=9)
-    )
-    run, _ = measure(refused, JOB, tmp_path / "log", Progress())
-    assert (run.status, run.failure.code) == (Status.REFUSED, "context_too_short")
-    assert not (tmp_path / "log").exists()
-
-
 def test_a_task_reaches_its_engine_and_no_file_of_it_outlives_chunkscope(tmp_path):
     engine = tmp_path / "python"
     engine.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.stdin.read())\n")

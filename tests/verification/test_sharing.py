@@ -1,29 +1,31 @@
-"""Random prompts share what the data's prompts share, and not one token more."""
+"""Random prompts share what the data's prompts share, and not one block more."""
 
 from itertools import combinations
 
 import pytest
 
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
+from chunkscope.verification.inside.chunkscope_sessions import SentSession, SentTurn
 
 # Two beginnings; the first goes on in two ways.
 TREE = [(-1, 32), (0, 16), (0, 5), (-1, 40)]
 ENDS = [0, 1, 1, 2, 2, 3, 3, -1, -1, 0]
 DEPTHS = [32, 48, 37, 40]
-FEW = (1, 12)  # so few ids that random ones would often go on alike
+BLOCK = 16
+IDS = (100, 250)
 
 
-@pytest.fixture
-def sharing() -> SharingIds:
-    return SharingIds(TREE, ENDS, FEW)
+def prompt(place: int | None, length: int = 60, seed: str = "0/0") -> list[int]:
+    session = SentSession([SentTurn(length, 1)], place=place)
+    return SharingIds(TREE, ENDS, IDS).texts(seed, session, number=7)[0]
 
 
-def alike(prompt: list[int], other: list[int]) -> int:
-    """How many tokens both begin with."""
-    for number, (token, its) in enumerate(zip(prompt, other, strict=True)):
-        if token != its:
-            return number
-    return len(prompt)
+def blocks_alike(ids: list[int], other: list[int]) -> int:
+    """How many full blocks both begin with."""
+    blocks = 0
+    while ids[: BLOCK * (blocks + 1)] == other[: BLOCK * (blocks + 1)]:
+        blocks += 1
+    return blocks
 
 
 def path(end: int) -> set[int]:
@@ -31,27 +33,42 @@ def path(end: int) -> set[int]:
     return {end, *path(TREE[end][0])} if end >= 0 else set()
 
 
-def tokens_shared(place: int, other: int) -> int:
+def blocks_shared(place: int, other: int) -> int:
     """By the tree alone: the depth of the deepest stretch that both are in."""
     shared = path(ENDS[place]) & path(ENDS[other])
-    return max((DEPTHS[stretch] for stretch in shared), default=0)
+    return max((DEPTHS[stretch] for stretch in shared), default=0) // BLOCK
 
 
-@pytest.mark.parametrize("repeat", range(20))
-def test_prompts_share_their_stretches_and_not_one_token_more(sharing, repeat):
-    prompts = [sharing.prompt(f"0/{repeat}", place, 60) for place in range(10)]
+@pytest.mark.parametrize("seed", ["0/0", "0/1", "0/2"])
+def test_prompts_share_their_stretches_and_not_one_block_more(seed):
+    prompts = [prompt(place, seed=seed) for place in range(10)]
     for place, other in combinations(range(10), 2):
-        assert alike(prompts[place], prompts[other]) == tokens_shared(place, other)
-    for prompt in prompts:
-        assert len(prompt) == 60
-        assert all(FEW[0] <= token < FEW[1] for token in prompt)
+        alike = blocks_alike(prompts[place], prompts[other])
+        assert alike == blocks_shared(place, other)
 
 
-def test_the_same_seed_makes_the_same_prompts_and_another_others(sharing):
-    again = SharingIds(TREE, ENDS, FEW)
-    assert again.prompt("7/0", 1, 60) == sharing.prompt("7/0", 1, 60)
-    assert sharing.prompt("7/0", 0, 60) != sharing.prompt("7/1", 0, 60)
+def test_prompts_have_their_length_and_ids_of_the_vocabulary():
+    for place in range(10):
+        assert len(prompt(place)) == 60
+        assert all(IDS[0] <= token < IDS[1] for token in prompt(place))
 
 
-def test_a_prompt_that_is_shorter_than_its_stretches_ends_in_them(sharing):
-    assert sharing.prompt("0", 1, 40) == sharing.prompt("0", 1, 60)[:40]
+def test_the_same_seed_makes_the_same_prompts_and_another_others():
+    assert prompt(1) == prompt(1)
+    assert blocks_alike(prompt(0), prompt(0, seed="0/1")) == 0
+
+
+def test_a_prompt_that_is_shorter_than_its_stretches_ends_in_them():
+    assert prompt(1, length=40) == prompt(1)[:40]
+
+
+def test_a_prompt_without_a_place_shares_nothing():
+    assert blocks_alike(prompt(None), prompt(0)) == 0
+
+
+def test_a_turn_adds_what_it_does_not_keep():
+    turns = [SentTurn(60, 4), SentTurn(100, 4, kept_tokens=64)]
+    session = SentSession(turns, place=0)
+    texts = SharingIds(TREE, ENDS, IDS).texts("0/0", session, number=0)
+    assert [len(text) for text in texts] == [60, 36]
+    assert texts[0] == prompt(0)

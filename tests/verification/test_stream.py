@@ -12,7 +12,7 @@ from chunkscope.verification.inside.chunkscope_sessions import Question, SentTur
 from tests.verification import odd_server
 
 END = b"data: [DONE]"
-QUESTION = Question("0", 0, 0, SentTurn(4, 3), ids=[], place=0)
+QUESTION = Question("0", 0, 0, SentTurn(4, 3), ids=[])
 
 
 def event(text: str = "", finish: str | None = None, output: int | None = None):

@@ -14,7 +14,6 @@ from chunkscope.verification import verify
 from chunkscope.verification.engine_run import EngineJob, EngineRecord
 from chunkscope.verification.inside.chunkscope_sessions import SentSession
 from chunkscope.verification.options import Report, VerifyOptions, read_options
-from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import PromptSource, Verification
 from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.enums import SendOrder, Task
@@ -76,12 +75,9 @@ def test_a_word_that_names_nothing_is_refused(name):
 
 
 def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it():
-    def prompt(*ids):
-        return RealPrompt(text="", ids=ids, is_complete=False)
-
-    verify.check_vocabulary([prompt(0, SHAPE.vocab - 1)], SHAPE)
+    verify.check_vocabulary([[0, SHAPE.vocab - 1]], SHAPE)
     with pytest.raises(InputError, match=f"{SHAPE.vocab:,}"):
-        verify.check_vocabulary([prompt(1), prompt(SHAPE.vocab)], SHAPE)
+        verify.check_vocabulary([[1], [SHAPE.vocab]], SHAPE)
 
 
 def test_a_folder_without_weights_needs_the_dummy_format(tmp_path):

@@ -43,7 +43,7 @@ from chunkscope.verification.latencies import (
     median_of,
     rows_of,
 )
-from chunkscope.verification.prompts import RealPrompt
+from chunkscope.verification.prompts import Ids
 from chunkscope.verification.result import Machine, Run, Subject
 from chunkscope.verification.task import first_turns, sessions_of, sharing_of
 from chunkscope.vllm.log.failures import Status
@@ -65,7 +65,7 @@ class EndpointJob:
     """What a server is sent, and how often."""
 
     workload: Workload
-    prompts: Sequence[RealPrompt] = ()  # by request; none: random token ids
+    prompts: Sequence[Ids] = ()  # by session; none: random token ids
     repeats: int
     timeout_s: float
     time_limit_s: float | None = None  # of a repeat
@@ -335,7 +335,7 @@ class BodyWriter:
     def texts(self, name: str, session: SentSession, number: int) -> list[list[int]]:
         """The token ids that each turn adds: others in each repeat, unless real."""
         if self._prompts:
-            return [list(self._prompts[session.place or 0].ids)]
+            return [list(self._prompts[session.place or 0])]
         seed = f"{self._seed}/{self._salt}/{name}"
         return self._ids.texts(seed, session, number)
 
@@ -349,11 +349,6 @@ class BodyWriter:
             "temperature": 0,
         }
         is_vllm = self._server.is_vllm
-        if self._prompts:
-            prompt = self._prompts[question.place or 0]
-            body["prompt"] = prompt.text
-            if is_vllm and prompt.is_complete:
-                body["add_special_tokens"] = False
         if not about.is_scored:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}

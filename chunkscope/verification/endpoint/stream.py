@@ -51,8 +51,8 @@ class Event(msgspec.Struct):
 
 def read_event(data: bytes) -> Event:
     """
-    >>> read_event(b'{"choices": [{"index": 0, "text": "Hi"}]}').choices
-    [Choice(text='Hi', finish_reason=None)]
+    >>> read_event(b'{"choices": [{"index": 0, "text": "Hi"}]}').choices[0].text
+    'Hi'
     """
     try:
         event = msgspec.json.decode(data, type=Event)

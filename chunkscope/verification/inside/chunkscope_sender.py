@@ -60,7 +60,9 @@ class Sender:
         """
         texts = self._texts(name, sessions)
         sending = Round(name, sessions, texts, self._ask, client)
-        held = client.sends_all and await self._hold(sessions)
+        held = False
+        if client.sends_all:
+            held = await self._hold(sessions)
         tasks = sending.begin()
         if held:
             sending.began = await self._let_go(tasks)

@@ -44,7 +44,6 @@ class Question:
     turn: int
     about: SentTurn
     ids: "list[int]"
-    place: "int | None"  # of its session in the workload
 
     @property
     def name(self) -> str:
@@ -169,12 +168,14 @@ class Round:
         limit_s = self._client.limit_s
         if limit_s is not None:
             limit_s = max(0.0, limit_s - self.clock())
-        ended, late = await asyncio.wait(
-            self._tasks, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION
-        )
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        try:
+            ended, _ = await asyncio.wait(
+                self._tasks, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION
+            )
+        finally:
+            for task in self._tasks:
+                task.cancel()  # those that have ended stay as they are
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         for task in ended:
             task.result()
         answers = sorted(self.answers, key=lambda a: (a.session, a.turn))
@@ -189,7 +190,7 @@ class Round:
             for turn, about in enumerate(session.turns):
                 await asyncio.sleep(about.think_s)
                 ids = said[: about.kept_tokens] + self._texts[number][turn]
-                question = Question(self._name, number, turn, about, ids, session.place)
+                question = Question(self._name, number, turn, about, ids)
                 async with self._requests:
                     answer = await self._ask(question)
                 self.answers.append(answer)
