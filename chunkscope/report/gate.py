@@ -16,7 +16,8 @@ from chunkscope.report.blocks import (
     Text,
     table,
 )
-from chunkscope.report.notes import capital, named, sentence
+from chunkscope.report.note_text import named
+from chunkscope.report.notes import capital, sentence
 
 MOST_FAILED = 30  # of the checks that fail, in the short answer
 # What is counted, by the end of a check's name.

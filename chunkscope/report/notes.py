@@ -15,15 +15,15 @@ A whole number is written as 8,192, a list as "a, b", None as "-", a note as its
 sentence. To add a sentence: one entry, and one example in tests/report/examples.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from string import Formatter
 from typing import Any
 
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, plural, share
+from chunkscope.report.note_text import NoteText, named
 from chunkscope.sources import problems
 
-NoteText = str | Callable[..., str]
 MOST_NAMES = 3
 
 
@@ -88,18 +88,6 @@ def written(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     return as_written(value)
-
-
-def named(names: Sequence[str], most: int = 2) -> str:
-    """
-    >>> named(["a", "b"]), named(["a", "b", "c"])
-    ('a and b', 'a, b and 1 more')
-    """
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most:,} more"
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def capital(text: str) -> str:

@@ -4,7 +4,7 @@ Symptoms and evidence are clauses; remedies follow "Try: ".
 """
 
 from chunkscope.artefacts.numbers import as_written, plural
-from chunkscope.report.notes import NoteText
+from chunkscope.report.note_text import NoteText
 from chunkscope.vllm.flags import spelled
 
 _CONTEXT = spelled("max_model_len")

@@ -11,7 +11,7 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.prefixes.reuse import NearMiss, PrefixReuse, reuse_together
 from chunkscope.report.blocks import Block, Headline, Notes, Table, Text, table
-from chunkscope.report.notes import named
+from chunkscope.report.note_text import named
 from chunkscope.report.profile import shared, shortened
 
 MOST_NAMED = 5

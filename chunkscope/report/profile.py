@@ -31,7 +31,8 @@ from chunkscope.report.blocks import (
     table,
 )
 from chunkscope.report.charts import Bin, Histogram, Mark
-from chunkscope.report.notes import named, sentence
+from chunkscope.report.note_text import named
+from chunkscope.report.notes import sentence
 from chunkscope.sources.problems import hint_of
 
 FIGURES = ("p50", "p95", "p99", "max", ">2K", ">8K")
