@@ -85,12 +85,12 @@ NOTES: dict[str, NoteText] = {
     "the messages are counted",
     "sharing_not_counted": "the lengths are the server's own counts, and what the "
     "prompts share is not known; with --model the messages are counted",
-    "sharing_not_logged": "the lengths are the server's own counts, as the log lacks "
-    "what was sent, so what sessions share is not known",
+    "sharing_not_logged": "the lengths are the server's own counts, and the log lacks "
+    "what was sent, so what the sessions share is not known",
     "sessions_left_out": "{count:plural(request)} of the sessions after the first ones "
     "were counted, but are not planned as sessions",
-    "steps_without_counts": "{count:plural(step)} without the server's counts were not "
-    "counted",
+    "steps_without_counts": "left out: {count:plural(step)} without the server's "
+    "counts",
     "first_requests_only": "only the first request of each sample of an agent is known "
     "before a run; a log of a run has all of them",
     # While it is read.
