@@ -121,11 +121,12 @@ def about(value: float | None) -> str:
     """
     if value is None:
         return NOT_KNOWN
-    for unit, size in (("h", 3_600), ("min", 60), ("s", 1), ("ms", 0.001)):
+    for unit, size in (("h", 3_600), ("min", 60), ("s", 1)):
         amount = float(f"{value / size:.1g}")
         if amount >= 1:
-            break
-    return f"about {amount:,g} {unit}"
+            return f"about {amount:,g} {unit}"
+    amount = float(f"{value * 1_000:.1g}")
+    return f"about {amount:g} ms"
 
 
 def price(value: float) -> str:
