@@ -110,7 +110,8 @@ def verify(
         str | None,
         option(
             COMPARED,
-            "Some of default, off, length-rule; none: only the plan. [default: all]",
+            "Settings to compare with: default, off, length-rule; or none. [default: "
+            "all three]",
             "--against",
             metavar="LIST",
         ),
@@ -119,7 +120,8 @@ def verify(
         list[str] | None,
         option(
             COMPARED,
-            "One more setting, such as max-num-batched-tokens=4096; repeatable.",
+            "One more setting to measure, such as max-num-batched-tokens=4096; "
+            "repeatable.",
             "--also",
             metavar="ARG=N",
         ),
@@ -158,6 +160,16 @@ def verify(
     samples_at_once: SamplesAtOnce = None,
     together: Together = False,
     e2e_timeout: E2eTimeout = None,
+    time_limit: Annotated[
+        float | None,
+        option(
+            WORKLOAD,
+            "End each repeat after so many seconds, whatever has not ended.",
+            "--time-limit",
+            metavar="S",
+            min=1,
+        ),
+    ] = None,
     data: Annotated[
         list[str] | None,
         option(
@@ -165,6 +177,16 @@ def verify(
             "Send this data's prompts. [default: random tokens of the same lengths]",
             "--data",
             metavar="PATH",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        option(
+            WORKLOAD,
+            "Tokenizer of --data. [default: the profile's]",
+            "--tokenizer",
+            "-t",
+            metavar="NAME",
         ),
     ] = None,
     slo: Slo = None,
@@ -207,7 +229,9 @@ def verify(
                 samples_at_once=samples_at_once,
                 together=together,
                 e2e_timeout=e2e_timeout,
+                time_limit=time_limit,
                 data=data or (),
+                tokenizer=tokenizer,
                 slo=slo,
                 resume=out if resume and out.exists() else None,
                 report=Report(output=out, listener=listener, on_failure=say_failure),

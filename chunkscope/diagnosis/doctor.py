@@ -70,7 +70,8 @@ def doctor(
     notes: list[Note] = []
     lines = 0
     understood = 0
-    for name in map(os.fspath, sources):
+    for source in sources:
+        name = os.fspath(source)
         if _is_address(name):
             server = watch(name, seconds)
             notes += server.notes

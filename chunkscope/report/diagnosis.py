@@ -15,7 +15,8 @@ from chunkscope.report.blocks import (
     Text,
     table,
 )
-from chunkscope.report.notes import capital, sentence, sentences
+from chunkscope.report.notes import sentence, sentences
+from chunkscope.report.wording import capital
 from chunkscope.vllm.log.start import Bound, EngineStart, Symptom
 
 MOST_ENGINES = 8  # the last of them

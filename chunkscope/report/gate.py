@@ -16,8 +16,8 @@ from chunkscope.report.blocks import (
     Text,
     table,
 )
-from chunkscope.report.note_text import named
-from chunkscope.report.notes import capital, sentence
+from chunkscope.report.notes import sentence
+from chunkscope.report.wording import capital, named
 
 MOST_FAILED = 30  # of the checks that fail, in the short answer
 # What is counted, by the end of a check's name.

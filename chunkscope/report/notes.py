@@ -21,7 +21,7 @@ from typing import Any
 
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, plural, share
-from chunkscope.report.note_text import NoteText, named
+from chunkscope.report.wording import NoteText, named
 from chunkscope.sources import problems
 
 MOST_NAMES = 3
@@ -88,18 +88,6 @@ def written(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     return as_written(value)
-
-
-def capital(text: str) -> str:
-    """The text with a capital first letter, unless it starts with a name.
-
-    >>> capital("the engine died"), capital("max_num_seqs is low"), capital("vLLM died")
-    ('The engine died', 'max_num_seqs is low', 'vLLM died')
-    """
-    word = text.partition(" ")[0]
-    if word.isalpha() and word.islower():
-        return text[0].upper() + text[1:]
-    return text
 
 
 def sentences(notes: Sequence[Note]) -> tuple[str, ...]:

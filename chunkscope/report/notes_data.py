@@ -4,7 +4,7 @@ Most of them follow the name of a dataset and a colon, so they are clauses.
 """
 
 from chunkscope.artefacts.numbers import plural
-from chunkscope.report.note_text import NoteText
+from chunkscope.report.wording import NoteText
 
 
 def empty_prompts(*, count: int) -> str:
@@ -83,14 +83,14 @@ NOTES: dict[str, NoteText] = {
     "other_models": "requests to other models were not counted: {models}",
     "counted_by_mock": "the lengths are those of Inspect's mock model; with --model "
     "the messages are counted",
-    "sharing_not_logged": "the lengths are the server's own counts, as the log lacks "
-    "what was sent, so what sessions share is not known",
-    "sessions_left_out": "{count:plural(request)} of the sessions after the first ones "
-    "were counted, but are not planned as sessions",
-    "steps_without_counts": "{count:plural(step)} without the server's counts were not "
-    "counted",
     "sharing_not_counted": "the lengths are the server's own counts, and what the "
     "prompts share is not known; with --model the messages are counted",
+    "sharing_not_logged": "the lengths are the server's own counts, and the log lacks "
+    "what was sent, so what the sessions share is not known",
+    "sessions_left_out": "{count:plural(request)} of the sessions after the first ones "
+    "were counted, but are not planned as sessions",
+    "steps_without_counts": "left out: {count:plural(step)} without the server's "
+    "counts",
     "first_requests_only": "only the first request of each sample of an agent is known "
     "before a run; a log of a run has all of them",
     # While it is read.

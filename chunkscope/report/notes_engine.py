@@ -4,7 +4,7 @@ Symptoms and evidence are clauses; remedies follow "Try: ".
 """
 
 from chunkscope.artefacts.numbers import as_written, plural
-from chunkscope.report.note_text import NoteText
+from chunkscope.report.wording import NoteText
 from chunkscope.vllm.flags import spelled
 
 _CONTEXT = spelled("max_model_len")
@@ -154,7 +154,7 @@ NOTES: dict[str, NoteText] = {
     "engine",
     "change_queue_budget_unknown": f"check {_SEQS}, {_BUDGET} and {_THRESHOLD}, which "
     "are not known here",
-    "change_small_step": "remove {names:first}, unless it was set for shorter gaps "
+    "change_small_step": "remove {names:first}, unless set for shorter gaps "
     "between tokens",
     "change_client": "send more requests at once (num_concurrent, --max-connections) "
     "if the load may grow",

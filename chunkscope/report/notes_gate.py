@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from chunkscope.artefacts.numbers import number, plural
-from chunkscope.report.note_text import NoteText, named
+from chunkscope.report.wording import NoteText, named
 
 
 def rows(*, before: int, now: int) -> str:

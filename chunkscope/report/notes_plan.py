@@ -10,7 +10,7 @@ from typing import Any
 
 from chunkscope.artefacts.numbers import as_written, by, plural
 from chunkscope.artefacts.numbers import share as percent
-from chunkscope.report.note_text import NoteText
+from chunkscope.report.wording import NoteText
 from chunkscope.vllm.settings import Value
 
 VARIATIONS = {

@@ -1,6 +1,6 @@
 """Sentences for the notes of measured runs; failures follow a colon, as clauses."""
 
-from chunkscope.report.note_text import NoteText
+from chunkscope.report.wording import NoteText
 
 NOTES: dict[str, NoteText] = {
     "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while "

@@ -11,8 +11,8 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.prefixes.reuse import NearMiss, PrefixReuse, reuse_together
 from chunkscope.report.blocks import Block, Headline, Notes, Table, Text, table
-from chunkscope.report.note_text import named
 from chunkscope.report.profile import shared, shortened
+from chunkscope.report.wording import named
 
 MOST_NAMED = 5
 
@@ -47,7 +47,7 @@ def prefixes(profile: Profile | Name = Profile.default_path) -> PrefixSummary:
     if not measured:
         raise InputError(
             "what prompts share was not measured for this profile",
-            hint="measure it: `chunkscope analyze data/`, without prefixes = false",
+            hint="measure it: `chunkscope analyze data/`, without --no-prefixes",
         )
     overall = reuse_together([reuse for _, reuse in measured])
     return PrefixSummary(profile=profile, measured=measured, overall=overall)

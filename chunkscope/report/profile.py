@@ -31,8 +31,8 @@ from chunkscope.report.blocks import (
     table,
 )
 from chunkscope.report.charts import Bin, Histogram, Mark
-from chunkscope.report.note_text import named
 from chunkscope.report.notes import sentence
+from chunkscope.report.wording import named
 from chunkscope.sources.problems import hint_of
 
 FIGURES = ("p50", "p95", "p99", "max", ">2K", ">8K")
@@ -162,7 +162,7 @@ def session_text(figures: SessionFigures) -> str:
     if figures.turns_min == figures.turns_max:
         turns = plural(figures.turns_max, "request")
     sentences = [
-        f"{plural(figures.samples, 'sample')} of {turns} each "
+        f"{plural(figures.sessions, 'sample')} of {turns} each "
         f"(median {number(figures.turns_p50)}).",
         f"The median prompt grows from {number(figures.first_prompt_p50)} tokens in "
         f"the first request to {number(figures.last_prompt_p50)} in the last; the "

@@ -12,8 +12,8 @@ from chunkscope.artefacts.figures import (
 )
 from chunkscope.artefacts.numbers import plural
 from chunkscope.report.blocks import Table, table
-from chunkscope.report.notes import capital
 from chunkscope.report.phrases import RUN_NAMES
+from chunkscope.report.wording import capital
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.verification.result import Run
 from chunkscope.vllm.settings import Settings

@@ -25,7 +25,7 @@ from chunkscope.report.blocks import (
     Written,
     table,
 )
-from chunkscope.report.notes import capital, sentences
+from chunkscope.report.notes import sentences
 from chunkscope.report.phrases import (
     DEFAULT_NAME,
     NOT_VALIDATED,
@@ -43,6 +43,7 @@ from chunkscope.report.run_figures import (
     run_title,
     value_text,
 )
+from chunkscope.report.wording import capital
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import LatencyLimit
 from chunkscope.simulation.workload import BATCH

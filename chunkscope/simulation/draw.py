@@ -168,7 +168,7 @@ def _several_times(
 class _Sender:
     """Makes sessions of the prompts that were drawn, with answers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all by name)
         self,
         datasets: Sequence[DatasetProfile],
         outputs: Sequence[DatasetOutput],
@@ -264,7 +264,7 @@ def served_turns(
     dataset: DatasetProfile, output: DatasetOutput, room: int
 ) -> list[int]:
     """By session, how many turns are served: a refused one ends it."""
-    served = []
+    served: list[int] = []
     sessions = dataset.sessions
     if sessions is None:
         return served
@@ -353,7 +353,7 @@ def _prompts(
         known = _compared_prompts(datasets)
         one_of = max(1, -(-known // MOST_PROMPTS))
     stretches, starts = stretches_together([_sharing(dataset) for dataset in datasets])
-    prompts = []
+    prompts: list[_Prompt] = []
     for number, (dataset, output) in enumerate(zip(datasets, outputs, strict=True)):
         # vLLM does not read its cache for a prompt whose likelihood is asked for.
         first_stretch = None if output.is_scored else starts[number]

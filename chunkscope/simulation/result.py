@@ -364,7 +364,7 @@ def _figures(
 
 def rows_of(workload: Workload, timed: Sequence[Timed], start_s: float) -> RequestRows:
     """A row for each request."""
-    turns = []
+    turns: list[int] = []
     for session in workload.sessions:
         turns += range(len(session.turns))
     requests = [entry.request for entry in timed]

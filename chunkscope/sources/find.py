@@ -100,7 +100,7 @@ def _check_format(name: str | None) -> None:
     known = sorted(form.name for form in FORMATS.values() if form.suffixes)
     if name and name not in known:
         hint = f"one of {', '.join(known)}"
-        raise UsageError(f"unknown input_format: {name}", hint=hint)
+        raise UsageError(f"unknown --input-format: {name}", hint=hint)
 
 
 def _nothing_found(paths: Sequence[str], search: "Search") -> InputError:
@@ -112,8 +112,8 @@ def _nothing_found(paths: Sequence[str], search: "Search") -> InputError:
     return InputError(
         f"no datasets in {where}: {', '.join(parts) or 'no files'}",
         hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's "
-        "eval, also compressed or in a zip or tar; see input_format in "
-        "`chunkscope help config`",
+        "eval, also compressed or in a zip or tar; --input-format reads other "
+        "suffixes",
     )
 
 

@@ -82,8 +82,7 @@ def real_prompts(
         raise InputError(
             "the profile was counted with another tokenizer "
             f"({profile.tokenizer.name}) than {tokenizer.name} here",
-            hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with "
-            "this one",
+            hint="name the profile's with --tokenizer, or analyze again with this one",
         )
     # Names of datasets are not checked: there may be fewer.
     unnamed = replace(as_analyzed, names=(), prefix_file=None, datasets={})

@@ -255,8 +255,6 @@ def test_preemptions_are_known_to_metrics_alone(name, evidence) -> None:
     assert start.symptoms[0].evidence[0].values == evidence
 
 
-
-
 # -- what it is held against ---------------------------------------------------
 
 

@@ -74,10 +74,6 @@ def test_on_a_cpu_other_things_make_room(kind, text) -> None:
     assert report(ON_CPU, stamped(text)).symptoms[0].change.code == expected
 
 
-
-
-
-
 REFUSED = stamped(
     "The decoder prompt (length 2100) is longer than the maximum model length of 2048."
 )
@@ -96,8 +92,6 @@ def test_symptoms_are_ordered_by_their_effect() -> None:
 def test_what_is_not_known_is_not_shown() -> None:
     for symptom in report(EAGER, REFUSED).symptoms:
         assert not re.search(" -[;. ]", remedy(symptom))
-
-
 
 
 def test_answers_400_are_told_once_where_a_line_explains_them() -> None:
@@ -180,10 +174,6 @@ def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
     assert (start.busy_s, start.seconds_of(Bound.CLIENT)) == (40.0, 40.0)
     assert start.symptoms[0].evidence[0].values == {"seconds": 40.0, "part": 1.0}
     assert start.peak_running == 2
-
-
-
-
 
 
 @pytest.mark.parametrize(

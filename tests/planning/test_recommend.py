@@ -380,7 +380,6 @@ CAPPED = LogSummary(harness="x", documents=9, requests=9, output_caps={"64": 9})
             OutputOrigin.ASKED,
         ),
         ({}, {"output": "p50=30,p95=90"}, 90, OutputOrigin.ASKED),
-
         (
             {"output_lengths": LengthHistogram.of([700])},
             {"outputs": {"a": 64}},

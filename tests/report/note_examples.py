@@ -41,7 +41,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "sharing_not_counted": ({},),
     "sharing_not_logged": ({},),
     "sessions_left_out": ({"count": 12_000},),
-    "steps_without_counts": ({"count": 3},),
+    "steps_without_counts": ({"count": 1}, {"count": 2}),
     "first_requests_only": ({},),
     "preparing": ({"tokenizer": "org/name"},),
     "reading_terminal": ({},),
@@ -298,6 +298,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "memory_logprobs": ({"tokens": 8_192, "vocab": 128_256},),
     "memory_correction": ({"log": "vllm.log", "tokens": 458_240},),
     # Measured runs.
+    "context_too_short": ({"max_model_len": 4_096, "longest": 5_000},),
     "engine_silent": ({"seconds": 300.0, "phase": "loading weights"},),
     "engine_out_of_memory": ({"phase": "measuring", "detail": "CUDA out of memory"},),
     "engine_refused": ({"phase": "starting", "detail": "unrecognized arguments"},),
