@@ -28,6 +28,11 @@ def rolling_texts_whole(*, count: int) -> str:
     )
 
 
+def steps_without_counts(*, count: int) -> str:
+    verb = "was" if count == 1 else "were"
+    return f"{plural(count, 'step')} without the server's counts {verb} left out"
+
+
 def skipped(*, file: str, reason: str) -> str:
     if not file:
         return f"skipped: {reason}"
@@ -89,8 +94,7 @@ NOTES: dict[str, NoteText] = {
     "what was sent, so what the sessions share is not known",
     "sessions_left_out": "{count:plural(request)} of the sessions after the first ones "
     "were counted, but are not planned as sessions",
-    "steps_without_counts": "left out: {count:plural(step)} without the server's "
-    "counts",
+    "steps_without_counts": steps_without_counts,
     "first_requests_only": "only the first request of each sample of an agent is known "
     "before a run; a log of a run has all of them",
     # While it is read.
