@@ -161,9 +161,19 @@ def score_contexts_once(
 
 
 def few_in_flight(
-    *, concurrency: int, enough: int, harness: str | None = None, **_: object
+    *,
+    concurrency: int,
+    enough: int,
+    harness: str | None = None,
+    unit: str = "requests",
+    **_: object,
 ) -> str:
     client = harness or "The client"
+    if unit == "samples":
+        return (
+            f"{client} runs {plural(concurrency, 'sample')} at once. Run {enough:,} "
+            "(Inspect: --max-samples and --max-connections)."
+        )
     return (
         f"{client} sends {plural(concurrency, 'request')} at once. Send {enough:,} "
         "(lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)."
