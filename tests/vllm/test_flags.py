@@ -3,12 +3,12 @@
 from dataclasses import fields, replace
 
 import pytest
-from chunkscope.report.notes import sentence
 
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import Runner
 from chunkscope.models import find_model
+from chunkscope.report.notes import sentence
 from chunkscope.vllm import flags as vllm_flags
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry
