@@ -118,8 +118,6 @@ class Tally:
         self.has_outputs = reader.output is not None
         if not self.options.prefixes:
             return
-        if self.source.row_group:  # prompts are compared in the first row group
-            return
         if reader.kind != "lengths":
             self.comparison = TextComparison()
         elif isinstance(reader, TraceReader) and reader.trace.blocks is not None:

@@ -64,7 +64,6 @@ SENTENCES = {
     "not_a_document": "{path} is not a JSON document: {reason}",
     "not_a_table": "{path} is not a table from line {line:,} on: {why}",
     "lfs_pointer": "{path} is a Git LFS pointer, not the data",
-    "no_saved_files": "{path} lists no files of its folder",
     "other_data": "{path} is {kind} data, not {format}",
     "unknown_data": "cannot tell what {path} is ({kind}?)",
     "no_field": 'no record has a field "{field}"',
@@ -78,7 +77,6 @@ SENTENCES = {
     "templates",
     "no_default_template": "several chat templates, none called default: {names}",
     "worker_died": "its worker died {times} times ({why})",
-    "another_size": "{path} has another size on the node that counts it",
 }
 
 # By cause, if there is one, else by code.
@@ -91,18 +89,12 @@ HINTS = {
     "no_samples": "was it run with --no-log-samples?",
     "system": "see `ls -l {path}`",
     "damage": "is it cut off, damaged or a Git LFS pointer? Fetch or write it again",
-    "server": "did the server fail, or is the file damaged? Run it again",
-    "access": "give credentials as the library for it takes them (for s3: "
-    "AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)",
-    "network": "is there a network, and is the address right (AWS_ENDPOINT_URL, a "
-    "proxy)?",
-    "hub": "check the name; a gated or private one needs HF_TOKEN; without a "
-    "network load it "
-    "beforehand (`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that "
-    "has it",
-    "dataset": "see the dataset's page for its configs and splits: "
-    "hf:org/name:config@split",
+    "remote": "did the server fail, or is the address wrong? Credentials come from "
+    "where the library for it looks (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ENDPOINT_URL; "
+    "a public bucket: FSSPEC_S3_ANON=true)",
+    "hub": "check the name, config and split (hf:org/name:config@split); a gated or "
+    "private one needs HF_TOKEN; without a network load it beforehand "
+    "(`datasets.load_dataset`)",
     "not_there": "check the name; empty folders do not count",
     "bomb": "it may be a decompression bomb: check where it comes from",
     "room": "set TMPDIR to a folder with more room",
@@ -111,10 +103,9 @@ HINTS = {
     "not_a_document": "is it cut off? Check it with `python -m json.tool`",
     "not_a_table": "is a quote opened there and never closed?",
     "lfs_pointer": "fetch the data with `git lfs pull`",
-    "no_saved_files": "save the dataset again",
     "other_data": "see input_format and encoding in `chunkscope help config`",
-    "unknown_data": "it reads JSON, CSV, Parquet, Arrow and text; see `chunkscope "
-    "help formats`",
+    "unknown_data": "set input_format in chunkscope.toml (csv, text, ...), or give it "
+    "the suffix of its format; see `chunkscope help formats`",
     "no_field": "name another field; [datasets] in chunkscope.toml has fields of "
     "single datasets",
     "no_fields": "expected objects with text in them",

@@ -98,24 +98,33 @@ def test_what_is_left_out_of_a_folder_is_said(tree):
     [
         pytest.param(ROW, "json", id="json"),
         pytest.param(gzip.compress(ROW * 2), "jsonl", id="compressed lines"),
-        pytest.param(b"just text", "text", id="text"),
-        pytest.param("é".encode() * 3000, "text", id="text cut inside a character"),
-        pytest.param(b"question,answer\nwhy,x\n", "csv", id="a table"),
-        pytest.param(b"question,answer\n", "text", id="a header alone"),
-        pytest.param(
-            b"question,a\n" + b"b,c\n" * 9 + b"d\n", "csv", id="nearly all of a width"
-        ),
-        pytest.param(
-            b"question,a\n" + b"b,c\n" * 8 + b"d\n", "text", id="too few of a width"
-        ),
-        pytest.param(b"x" * 50 + b"\0", "text", id="a stray NUL"),
-        pytest.param(b"x" * 50 + b"caf\xe9", "text", id="Latin-1"),
     ],
 )
 def test_a_file_named_by_itself_is_known_by_its_content(tree, data, format_name):
     tree({"x.data": data})
     result = read("x.data")
     assert (result.format, result.error) == (format_name, None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"just text", id="text"),
+        pytest.param(b"question,answer\nwhy,x\n", id="a table"),
+        pytest.param(b"x" * 50 + b"caf\xe9", id="Latin-1"),
+        pytest.param(archive("p.zip", {"x.jsonl": ROW}), id="an archive"),
+        pytest.param(archive("p.tar", {"x.jsonl": ROW}), id="a tar"),
+        pytest.param(b"\x89PNG\0\0\0", id="a picture"),
+    ],
+)
+def test_a_file_whose_format_cannot_be_told_is_refused_with_what_to_set(tree, data):
+    tree({"x.data": data})
+    assert "input_format" in read("x.data").error.hint
+
+
+def test_text_without_a_suffix_is_read_as_the_options_say(tree):
+    tree({"x.data": b"just text"})
+    assert read("x.data", input_format="text").records == ["just text"]
 
 
 def test_a_format_can_be_forced_also_of_what_an_archive_holds(tree):
@@ -145,7 +154,7 @@ def test_a_file_in_a_folder_that_may_not_be_entered_is_not_called_missing(
 ):
     tree({"data/x.jsonl": ROW})
     error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    for name in ("stat", "lstat"):
+    for name in ("lstat", "listdir"):
         monkeypatch.setattr(os, name, Mock(side_effect=error))
     with pytest.raises(InputError, match=error.strerror.lower()):
         find("data/x.jsonl")
@@ -257,8 +266,6 @@ def test_each_member_is_a_source_read_in_any_order_and_the_archive_its_group(
     left = {skip.values["file"].removeprefix(f"data/{name}/") for skip in left_out}
     assert left == {"README.md", "more.zip", "../out.jsonl"}
     assert [len(read(sources[i]).records) for i in (2, 0, 0, 1)] == [5, 1, 1, 1]
-    tree({"packed.data": archive(name, MEMBERS)})
-    assert len(names("packed.data")) == 3, "known by its content"
 
 
 def test_members_read_at_the_same_time_do_not_disturb_each_other(tree):
