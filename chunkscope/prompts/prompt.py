@@ -192,16 +192,14 @@ class TextReader(PromptReader):
 
     kind: Kind = "text"
 
-    def __init__(
-        self,
-        source: TextSource,
-        *,
-        label: str = "",
-        prefix: str = "",
-        choices: Choices | None = None,
-    ) -> None:
+    def __init__(self, source: TextSource, *, label: str = "") -> None:
         self.source = source
         self.label = label or source.label
+        self.prefix = ""
+        self.choices: Choices | None = None
+
+    def complete(self, *, prefix: str, choices: Choices | None) -> None:
+        """Put a text before each prompt, and its choices after it."""
         self.prefix = prefix
         self.choices = choices
         if choices is not None:
@@ -235,6 +233,7 @@ class ScoredReader(PromptReader):
         self.reader = reader
         self.choices = choices
         self.label = reader.label
+        self.notes = reader.notes
         self.log = ScoredRows()
 
     @property
@@ -412,27 +411,17 @@ class EachReader(PromptReader):
         return self.reader.prompts(position, record)
 
     def rows(self, position: int, record: Any) -> list[Row]:
-        singles = explode(record, self.lists, self.beside())
+        beside = None if self.output is None else self.output.path
+        singles = explode(record, self.lists, beside)
         return [Row(position, single) for single in singles]
-
-    def beside(self) -> list[FieldPath]:
-        """Lists that go along with it: the answers and the choices of each question."""
-        paths: list[FieldPath] = []
-        if self.output is not None:
-            paths.append(self.output.path)
-        if isinstance(self.reader, TextReader | ScoredReader):
-            choices = self.reader.choices
-            if choices is not None and len(choices.paths) == 1:
-                paths.append(choices.paths[0])
-        return paths
 
 
 def explode(
-    record: Any, lists: Sequence[FieldPath], beside: Sequence[FieldPath] = ()
+    record: Any, lists: Sequence[FieldPath], beside: FieldPath | None = None
 ) -> Iterator[Any]:
     """The record once for each element of its lists. Raises DataError.
 
-    A list `beside` it that is as long is taken apart along with it.
+    A list `beside` them that is as long, of the answers, is taken apart along with it.
 
     >>> list(explode({"doc": "d", "q": ["a", "b"]}, [FieldPath(("q",))]))
     [{'doc': 'd', 'q': 'a'}, {'doc': 'd', 'q': 'b'}]
@@ -444,20 +433,19 @@ def explode(
     elements = json_in(path.get(record))
     if not isinstance(elements, list):
         raise wrong_type(elements, path.text, "list")
-    along: dict[FieldPath, list[Any]] = {}
-    for other in beside:
-        values = json_in(other.find(record))
-        is_as_long = isinstance(values, list) and len(values) == len(elements)
-        if is_as_long and other != path:
-            along[other] = values
+    along: list[Any] = []
+    if beside is not None and beside != path:
+        values = json_in(beside.find(record))
+        if isinstance(values, list) and len(values) == len(elements):
+            along = values
     for place, element in enumerate(elements):
-        single = _with(record, path, element)
-        for other, values in along.items():
-            single = _with(single, other, values[place])
+        single = replaced(record, path, element)
+        if beside is not None and along:
+            single = replaced(single, beside, along[place])
         yield from explode(single, lists[1:], beside)
 
 
-def _with(record: Any, path: FieldPath, element: Any) -> Any:
+def replaced(record: Any, path: FieldPath, element: Any) -> Any:
     """A copy that has another value at a path."""
     if not path.steps:
         return element
@@ -467,7 +455,7 @@ def _with(record: Any, path: FieldPath, element: Any) -> Any:
             "--each takes the name of a list", hint="such as --each instructions"
         )
     holder = json_in(record)
-    inner = _with(holder[step], FieldPath(path.steps[1:]), element)
+    inner = replaced(holder[step], FieldPath(path.steps[1:]), element)
     return {**holder, step: inner}
 
 

@@ -112,7 +112,11 @@ def test_columns_are_the_top_level_fields_that_are_read() -> None:
             "[datasets] in chunkscope.toml has fields of single datasets",
             id="nothing near",
         ),
-        pytest.param({"choices": ("turnz",)}, "--choices turns?", id="choices"),
+        pytest.param(
+            {"choices": ("turnz",), "fields": ("question",)},
+            "--choices turns?",
+            id="choices",
+        ),
         pytest.param({"each": ("turnz",)}, "--each turns?", id="each"),
         pytest.param(
             {"template": "{{ contxt }}"}, "--template '{{ context }}'?", id="template"
@@ -405,36 +409,12 @@ def test_answers_of_as_many_questions_go_along() -> None:
     assert [prompt.output for prompt in prompts] == ["1", "2"]
 
 
-QUESTIONS = ["Why 0?", "Why 1?"]
-OPTIONS = [["a", "b0"], ["a", "b1"]]
-
-
-@pytest.mark.parametrize(
-    ("row", "fields", "each", "choices"),
-    [
-        pytest.param(
-            {"article": "S.", "questions": QUESTIONS, "options": OPTIONS},
-            ("article", "questions"),
-            "questions",
-            "options",
-            id="RACE's lists",
-        ),
-        pytest.param(
-            {
-                "article": "S.",
-                "qs": [
-                    {"q": q, "o": o} for q, o in zip(QUESTIONS, OPTIONS, strict=True)
-                ],
-            },
-            ("article", "qs.q"),
-            "qs",
-            "qs.o",
-            id="QuALITY's objects",
-        ),
-    ],
-)
-def test_each_question_has_its_own_choices(row, fields, each, choices) -> None:
-    reader = choose(row, fields=fields, each=(each,), choices=(choices,))
+def test_each_question_has_its_own_choices() -> None:
+    questions = [{"q": f"Why {n}?", "o": ["a", f"b{n}"]} for n in range(2)]
+    row = {"article": "S.", "qs": questions}
+    reader = choose(
+        row, fields=("article", "qs.q"), each=("qs",), choices=("qs.o",)
+    )
     expected = [f"S.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
     assert items(reader, row) == expected
 

@@ -18,7 +18,6 @@ SENTENCES: dict[str, Template] = {
     "counted_again": "all counted again with {reference}: the fast engine differed on a sample",
     "no_tokenizer_config": "the local cache has no tokenizer_config.json: special tokens and "
     "the chat template may be missing; a run with a network downloads it",
-    "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
     "lines_together": "{count} lines counted as one prompt (per_line in chunkscope.toml: each)",
     "nothing_to_score": "counted as generation: there are no choices to score",
     "unused_with_chat": "{what} was ignored: it is for text prompts",
@@ -26,8 +25,6 @@ SENTENCES: dict[str, Template] = {
     "first_counted": 'only "{counted}" was counted, not the rest of that list: use {use}',
     "left_out": 'probably miscounted: only "{counted}" was counted, not "{beside}": use {use}',
     "answers_counted": "most chats end with an assistant's message, counted with the prompt",
-    "system_counted": "a system prompt outside the messages was counted as the first message",
-    "turns_counted": "each message was counted as a prompt of its own, the assistant's too",
     "empty_prompts": "{count:prompt} without tokens, which vLLM refuses",
     "not_counted": 'counted without "{field}"[is_text? (--field chooses)|: only text is counted]',
     "media_rows": "images, audio or video in {count:row}: only the text is counted",
