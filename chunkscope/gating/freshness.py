@@ -94,7 +94,6 @@ def _sources_today(profile: Profile) -> list[Source]:
     options = profile.options
     sources, _left_out = discover(
         paths,
-        include=options.include,
         exclude=options.exclude,
         options=options.read,
     )

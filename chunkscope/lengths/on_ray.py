@@ -6,7 +6,6 @@ input, is counted here.
 """
 
 import os
-import socket
 import sys
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +29,6 @@ from chunkscope.sources.base import DataError, Source
 from chunkscope.tokenizers.resolve import TokenizerInfo
 
 RETRIES = 3  # of a task whose worker or node died
-CONNECT_S = 5.0  # Ray itself would ask for minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,6 @@ def connected(address: str | None) -> Iterator[Any]:
         yield ray
         return
     try:
-        expect_listener(address)
         ray.init(address=address or None, log_to_driver=False, logging_level="error")
     except Exception as error:  # Ray raises all sorts, from ValueError to its own
         where = address or "this machine"
@@ -142,14 +139,6 @@ def connected(address: str | None) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-
-
-def expect_listener(address: str | None) -> None:
-    """OSError unless somebody listens at the host and port of an address."""
-    host_and_port = (address or "").rpartition("://")[2]
-    host, _, port = host_and_port.rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
 
 
 class Cluster:

@@ -59,12 +59,10 @@ ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
 TaskSources = Callable[[str], list[Source] | None]
 
 
-def discover(  # noqa: PLR0913  (what can be said about a search)
+def discover(
     paths: Sequence[str],
     *,
     options: ReadOptions,
-    names: Sequence[str] = (),
-    include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     tasks: TaskSources | None = None,
     tell: Tell = lambda _: None,
@@ -73,7 +71,7 @@ def discover(  # noqa: PLR0913  (what can be said about a search)
     check_format(options.input_format)
     search = Search(
         input_format=options.input_format,
-        filter=Filter(tuple(include), tuple(exclude)),
+        exclude=exclude,
         tasks=tasks,
         tell=tell,
     )
@@ -86,7 +84,7 @@ def discover(  # noqa: PLR0913  (what can be said about a search)
     unnamed = len(search.skipped) - MOST_SKIPPED
     if unnamed > 0:
         tell(note("skipped_more", count=unnamed))
-    return named(search.sources, names), search.skipped
+    return uniquely_named(search.sources), search.skipped
 
 
 def check_format(name: str | None) -> None:
@@ -99,8 +97,8 @@ def check_format(name: str | None) -> None:
 def nothing_found(paths: Sequence[str], search: "Search") -> InputError:
     reasons = Counter(str(skip.values["reason"]) for skip in search.skipped)
     parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
-    if search.filter.rejected:
-        parts.append(f"{search.filter.rejected} left out by include or exclude")
+    if search.excluded:
+        parts.append(f"{search.excluded} excluded")
     where = ", ".join(paths) or "nothing"
     return InputError(
         f"no datasets in {where}: {', '.join(parts) or 'no files'}",
@@ -110,62 +108,31 @@ def nothing_found(paths: Sequence[str], search: "Search") -> InputError:
     )
 
 
-def named(sources: list[Source], names: Sequence[str]) -> list[Source]:
-    """The sources with the names of the options, or else unique ones.
-
-    Where names clash, a dataset's is its path below the folder that all are in.
-    """
-    if not names:
-        counts = Counter(source.name for source in sources)
-        common = os.path.commonprefix([source.path for source in sources])  # noqa: RUF071
-        start = common.rfind("/") + 1
-        own = []
-        for source in sources:
-            is_unique = counts[source.name] == 1
-            own.append(source.name if is_unique else source.path[start:])
-        names = unique_names(own, "#")
-    elif len(names) != len(sources) or len(set(names)) < len(names):
-        order = ", ".join(source.name for source in sources)
-        raise UsageError(
-            f"{len(names)} names for {len(sources)} datasets",
-            hint=f"give each its name, in order: {order}",
-        )
-    pairs = zip(sources, names, strict=True)
-    return [replace(source, name=printable(name)) for source, name in pairs]
+def uniquely_named(sources: list[Source]) -> list[Source]:
+    """Where names clash, a dataset's is its path below the folder that all are in."""
+    counts = Counter(source.name for source in sources)
+    common = os.path.commonprefix([source.path for source in sources])  # noqa: RUF071
+    start = common.rfind("/") + 1
+    names = []
+    for source in sources:
+        is_unique = counts[source.name] == 1
+        names.append(printable(source.name if is_unique else source.path[start:]))
+    pairs = zip(sources, unique_names(names, "#"), strict=True)
+    return [replace(source, name=name) for source, name in pairs]
 
 
-@dataclass(slots=True)
-class Filter:
-    """Patterns of what to include and exclude; counts what they reject."""
-
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    rejected: int = 0
-
-    def accepts(self, below: str, *, is_archive: bool = False) -> bool:
-        """Whether a path is included, and neither it nor a folder of it is excluded.
-
-        Of an archive, the members may be included.
-        """
-        accepted = is_archive or not self.include or fits(below, self.include)
-        place = below
-        while place and accepted:
-            accepted = not fits(place, self.exclude)
-            place = place.rpartition("/")[0]
-        if not accepted:
-            self.rejected += 1
-        return accepted
-
-
-def fits(below: str, patterns: Sequence[str]) -> bool:
-    """Whether a path below the root, or the name alone, fits a pattern.
+def is_excluded(below: str, patterns: Sequence[str]) -> bool:
+    """Whether a path below the root, or a folder of it, or its name fits a pattern.
 
     `**/` may stand for no folder at all.
     """
-    name = below.rpartition("/")[2]
+    places = [below.rpartition("/")[2]]
+    while below:
+        places.append(below)
+        below = below.rpartition("/")[0]
     for pattern in patterns:
         for form in (pattern, pattern.replace("**/", "")):
-            if fnmatch.fnmatchcase(below, form) or fnmatch.fnmatchcase(name, form):
+            if fnmatch.filter(places, form):
                 return True
     return False
 
@@ -189,11 +156,12 @@ class Search:
     """What was found so far. Files, archives, hub datasets and stdin are taken once."""
 
     input_format: str | None
-    filter: Filter
+    exclude: Sequence[str]
     tasks: TaskSources | None
     tell: Tell
     sources: list[Source] = field(default_factory=list)
     skipped: list[Note] = field(default_factory=list)
+    excluded: int = 0
     taken: set[Hashable] = field(default_factory=set)
 
     def argument(self, text: str) -> None:
@@ -328,7 +296,8 @@ class Search:
         by_name = format_of_name(candidate.below)
         form = by_name.format
         is_archive = form == ARCHIVE and candidate.source.member is None
-        if not self.filter.accepts(candidate.below, is_archive=is_archive):
+        if is_excluded(candidate.below, self.exclude):
+            self.excluded += 1
             return
         if self.input_format and not is_archive:
             form = self.input_format
@@ -356,8 +325,7 @@ class Search:
             return
         for log in LOGS:
             if log.claims_members is not None and log.claims_members(sizes):
-                if self.filter.accepts(candidate.below):
-                    self._add(replace(archive, format=log.name), candidate.identity)
+                self._add(replace(archive, format=log.name), candidate.identity)
                 return
         self.taken.add(candidate.identity)
         group = join(archive.group, candidate.below.rpartition("/")[2])

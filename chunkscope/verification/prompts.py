@@ -88,8 +88,8 @@ def real_prompts(
             hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with "
             "this one",
         )
-    # Names of datasets are not checked: there may be fewer.
-    unnamed = replace(as_analyzed, names=(), prefix_file=None, datasets={})
+    # The tables of datasets are not checked: there may be fewer datasets.
+    unnamed = replace(as_analyzed, prefix_file=None, datasets={})
     with discovered(options.data, unnamed, listener) as found:
         sources = _named(found, profile)
         count = max(ROWS, ROWS_PER_REQUEST * len(requests))

@@ -119,13 +119,10 @@ TOGETHER = (
 
 def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
     paths = [str(DATA / REFERENCE["text"][name]["path"]) for name in TOGETHER]
-    how = options(tokenizer, "prompt", names=TOGETHER, **others)
+    how = options(tokenizer, "prompt", **others)
     profile = chunkscope.analyze(paths, options=how)
-    for dataset in profile.datasets:
-        assert_equal(
-            dataset.lengths, REFERENCE["text"][dataset.name]["lengths"][tokenizer]
-        )
-    assert [dataset.name for dataset in profile.datasets] == list(TOGETHER)
+    for name, dataset in zip(TOGETHER, profile.datasets, strict=True):
+        assert_equal(dataset.lengths, REFERENCE["text"][name]["lengths"][tokenizer])
     return profile
 
 

@@ -207,34 +207,35 @@ def test_a_glob_finds_files_below_its_fixed_part(tree):
     assert names("x[1].jsonl") == ["x[1]"], "a name that exists is no glob"
 
 
-# --- include, exclude, names ----------------------------------------------------------
+# --- exclude, names -------------------------------------------------------------------
 
 
-def test_include_and_exclude_match_the_relative_path_or_the_name(tree):
+@pytest.mark.parametrize(
+    ("pattern", "left"),
+    [
+        pytest.param("a.jsonl", ["b", "s/c"], id="a name"),
+        pytest.param("s", ["a", "b"], id="a folder"),
+        pytest.param("s/c*", ["a", "b", "s/a"], id="a path"),
+        pytest.param("**/*.jsonl", ["b"], id="no folder or any"),
+    ],
+)
+def test_exclude_matches_a_path_a_folder_of_it_or_its_name(tree, pattern, left):
     tree(
         {"d/a.jsonl": ROW, "d/b.csv": b"a,b\n", "d/s/a.jsonl": ROW, "d/s/c.jsonl": ROW}
     )
-    assert names("d", include=["*.jsonl"]) == ["a", "s/a", "s/c"]
-    assert names("d", include=["s/*"]) == ["s/a", "s/c"]
-    assert (
-        names("d", include=["**/*.jsonl"])
-        == names("d/**/*.jsonl")
-        == ["a", "s/a", "s/c"]
-    )
-    assert names("d", exclude=["a.jsonl"]) == ["b", "s/c"]
-    assert names("d", exclude=["s"]) == ["a", "b"]
-    assert names("d", include=["*.jsonl"], exclude=["s/c*"]) == ["a", "s/a"]
+    assert names("d", exclude=[pattern]) == left
 
 
-def test_names_are_given_one_for_each_else_those_that_clash_are_short_paths(tree):
+def test_nothing_left_is_an_error_that_counts_what_was_left_out(tree):
+    tree({"d/a.jsonl": ROW, "d/b.png": b"\x89PNG\0\0\0"})
+    with pytest.raises(InputError, match=r"1 skipped \(binary\), 1 excluded"):
+        find("d", exclude=["*.jsonl"])
+
+
+def test_names_that_clash_are_short_paths(tree):
     tree({"d/x.jsonl": ROW, "d/x.csv": b"a,b\n", "e/x.jsonl": ROW, "e/y.jsonl": ROW})
     assert names("d") == ["x.csv", "x.jsonl"]
-    named = [f"{os.getcwd()}/{name}.jsonl" for name in ("d/x", "e/x", "e/y")]
-    assert names(*named) == ["d/x.jsonl", "e/x.jsonl", "y"]
-    assert names("d", names=["one", "two"]) == ["one", "two"]
-    for wrong in (["one"], ["one", "two", "three"], ["one", "one"]):
-        with pytest.raises(UsageError):
-            find("d", names=wrong)
+    assert names("d/x.jsonl", "e/x.jsonl", "e/y.jsonl") == ["d/x.jsonl", "e/x.jsonl", "y"]
 
 
 # --- archives -------------------------------------------------------------------------
