@@ -54,6 +54,7 @@ OTHER_FIELDS = re.compile(
     "|file(name)?|path|date|version|type|difficulty|title|tag|author|license|log|name"
     "|error|model|choice|option|reasoning|rubric|criteria|checklist|grading|thinking|proof|code)s?"
 )
+PROMPT = "prompt"
 LONG_WORD = 100  # characters: a longer one is encoded, and no prompt
 FEWEST_BREAKS = 9  # between the lines of a text each of which may be a prompt
 
@@ -152,7 +153,7 @@ class Guess:
         return None
 
     def known_set(self) -> PromptReader | None:
-        if TEXT_FIELDS[0] in self.keys:  # which is the prompt, whatever stands beside
+        if PROMPT in self.keys:  # which is the prompt, whatever stands beside
             return None
         for known_set in known_sets():
             if known_set.keys.issubset(self.keys.values()):
@@ -224,7 +225,7 @@ class Guess:
         for steps in (*BATCH_TEXTS, *self.named()):
             if self.is_text(steps):
                 longest = max(len(text) for text in self.fields[steps].texts)
-                if longest <= LONG_WORD:
+                if longest <= LONG_WORD or self.fields[steps].name == PROMPT:
                     return self.text_reader(steps)
         return None
 

@@ -14,7 +14,7 @@ SENTENCES: dict[str, Template] = {
     "running_tasks": "{tasks}: running the code of its tasks in a separate process ({python})",
     "nothing_cached": "note: {why}; nothing is cached",
     "skipped": "skipped[file? {file}]: {reason}",
-    "skipped_more": "skipped {count} more files",
+    "skipped_more": "skipped {count:more file}",
     "counting_again": "note: {engine} and the reference differ on this data: counting again",
     "vllm_accepts": "vLLM {version} accepts these arguments",
     "answering": "answering {setting}",
