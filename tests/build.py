@@ -39,7 +39,7 @@ from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
-# -- profiles --------------------------------------------------------------------------------------
+# -- profiles ------------------------------------------------------------------------
 
 MODEL = "llama-3.1-8b"
 TOKENIZER = TokenizerInfo(
@@ -74,11 +74,12 @@ def profile(**datasets: Iterable[int]) -> Profile:
     return Profile(tokenizer=TOKENIZER, datasets=made, created=CREATED)
 
 
-# -- plans -----------------------------------------------------------------------------------------
+# -- plans ---------------------------------------------------------------------------
 
 
 def plan(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
-    """By the length rule, with a context for these lengths: nothing depends on a prediction."""
+    """By the length rule, with a context for these lengths: nothing depends on a
+    prediction."""
     return advised(lengths, **_ruled(LengthHistogram.of(lengths), options))
 
 
@@ -122,13 +123,14 @@ def plan_that_sets(
     return replace(plan(lengths, **options), settings=Settings(**given))
 
 
-# -- measured runs ---------------------------------------------------------------------------------
+# -- measured runs -------------------------------------------------------------------
 
 
 def workload(
     *lengths: int, output: int = 8, apart_s: float = 0.0, shared: int = 0, **more: Any
 ) -> Workload:
-    """Prompts of these lengths, one every so many seconds; `shared` tokens begin all of them."""
+    """Prompts of these lengths, one every so many seconds; `shared` tokens begin all of
+    them."""
     sessions = tuple(
         single(length, output, number * apart_s, 0 if shared else -1)
         for number, length in enumerate(lengths)
@@ -216,7 +218,7 @@ def verification(*runs: Run, **more: Any) -> Verification:
     return Verification(runs=runs or (run(),), **{**usual, **more})
 
 
-# -- a checkout ------------------------------------------------------------------------------------
+# -- a checkout ----------------------------------------------------------------------
 
 
 class Place:
@@ -251,7 +253,8 @@ class Place:
         return path
 
     def gate(self, budget: str) -> GateResult:
-        """Judge by a budget whose tables are written without `gate.`: [data] is [gate.data]."""
+        """Judge by a budget whose tables are written without `gate.`: [data] is
+        [gate.data]."""
         text = budget.replace("\n[", "\n[gate.")
         text = "[gate." + text[1:] if text.startswith("[") else f"[gate]\n{text}"
         file = parse_budget(text, self.folder / "chunkscope.toml")

@@ -1,9 +1,11 @@
-"""What every test has: a cache of its own, the reference data if it is there, real engines.
+"""What every test has: a cache of its own, the reference data if it is there, real
+engines.
 
-`pytest` runs the core: it needs nothing but what `pip install -e '.[dev]'` brings. `pytest -m real`
-asks a real vLLM (CHUNKSCOPE_VLLM_PYTHON names its Python; `.ci/vllm-env` makes one), the harnesses
-(CHUNKSCOPE_HARNESS_PYTHON; `.ci/harness-env`), torch, chromium, Ray, an S3 server. What is
-not installed is skipped; in CI (CI=true) that is a failure.
+`pytest` runs the core: it needs nothing but what `pip install -e '.[dev]'` brings.
+`pytest -m real` asks a real vLLM (CHUNKSCOPE_VLLM_PYTHON names its Python;
+`.ci/vllm-env` makes one), the harnesses (CHUNKSCOPE_HARNESS_PYTHON; `.ci/harness-env`),
+torch, chromium, Ray, an S3 server. What is not installed is skipped; in CI (CI=true)
+that is a failure.
 """
 
 import json
@@ -36,7 +38,8 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
-# Engines start slowly: these files take longest, and a worker that gets one last is waited for.
+# Engines start slowly: these files take longest, and a worker that gets one last is
+# waited for.
 LONGEST = (
     "verify",
     "ray",
@@ -86,10 +89,11 @@ def missing(what: str) -> NoReturn:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache for the whole session: tokenizers are prepared once, and the user's is safe.
+    """One cache for the whole session: tokenizers are prepared once, and the user's is
+    safe.
 
-    Hundreds of tests count with the default tokenizer: its 130,000 tokens are read once, and so are
-    tokenizers that were prepared in this cache.
+    Hundreds of tests count with the default tokenizer: its 130,000 tokens are read
+    once, and so are tokenizers that were prepared in this cache.
     """
     folder = tmp_path_factory.mktemp("cache")
 
@@ -148,7 +152,8 @@ def installed(vllm_python):
 def probe(vllm_python):
     """Ask one of the programs in tests/vllm/probes, in the interpreter that has vLLM.
 
-    Importing vLLM takes about ten seconds, answering a hundredth: ask as much as possible at once.
+    Importing vLLM takes about ten seconds, answering a hundredth: ask as much as
+    possible at once.
     """
 
     def ask(name, questions):

@@ -17,7 +17,8 @@ from chunkscope.verification.result import Run, Verification
 FOLDER = Path(__file__).parents[1] / "reports" / "h200"
 HEADER = (
     "| model, data | setting | activation peak, GiB (predicted) | KV cache tokens | "
-    "all requests took | first token p50 / p95 | token gap p99 / longest | chunked, most chunks |",
+    "all requests took | first token p50 / p95 | token gap p99 / longest | "
+    "chunked, most chunks |",
     "|---|---|---|---|---|---|---|---|",
 )
 
@@ -66,11 +67,11 @@ def _time(run: Run, name: str) -> str:
     return seconds(BY_KEY[name].value(run.figures))
 
 
-# -- advice, tried -------------------------------------------------------------------------------
+# -- advice, tried -------------------------------------------------------------------
 
 ADVICE_HEADER = (
-    "| data and model | requests | recommend said | vLLM's default took | the plan took "
-    "(predicted) | prefix hits (predicted) | verdict |",
+    "| data and model | requests | recommend said | vLLM's default took | "
+    "the plan took (predicted) | prefix hits (predicted) | verdict |",
     "|---|---:|---|---|---|---|---|",
 )
 
@@ -94,7 +95,8 @@ class Scenario:
 
     @property
     def promised(self) -> float | None:
-        """The share of time for all requests that the plan was to save; None for another aim."""
+        """The share of time for all requests that the plan was to save; None for
+        another aim."""
         if self.plan.request.slo:
             return None
         took = {name: figures.makespan_s for name, figures in self.simulated.items()}

@@ -11,9 +11,11 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 
 
 def write_large_input(folder: Path) -> Path:
-    """Lines and row groups in several pieces each, bad and blank lines, small files, a failure.
+    """Lines and row groups in several pieces each, bad and blank lines, small files, a
+    failure.
 
-    The tokenizer is prepared: its first run may count with another engine than those that follow.
+    The tokenizer is prepared: its first run may count with another engine than those
+    that follow.
     """
     assert Tokenizer().reference
     folder.mkdir(parents=True)

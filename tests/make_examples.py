@@ -1,4 +1,5 @@
-"""Makes what is committed as an example again: artefacts, pages and the README's pictures.
+"""Makes what is committed as an example again: artefacts, pages and the README's
+pictures.
 
 python tests/make_examples.py
 """
@@ -14,8 +15,8 @@ REPOSITORY = Path(__file__).parents[1]
 EXAMPLE, MEASURED = Path("reports/example"), Path("reports/h200/llama-3.1-8b-long")
 COMMANDS = (
     f"analyze sample_data -o {EXAMPLE}/profile.json",
-    f"recommend {EXAMPLE}/profile.json --model llama-3.1-8b --gpu h200 --vllm-version 0.32.0"
-    f" -o {EXAMPLE}/plan.json",
+    f"recommend {EXAMPLE}/profile.json --model llama-3.1-8b --gpu h200 "
+    f"--vllm-version 0.32.0 -o {EXAMPLE}/plan.json",
     f"report {EXAMPLE}",
     f"report {MEASURED}",
 )

@@ -1,4 +1,5 @@
-"""Processes that tests start: with the usual signals, ended whatever happens, waited for by events.
+"""Processes that tests start: with the usual signals, ended whatever happens, waited
+for by events.
 
 A limit is there to end a test that hangs. None says how fast this machine is.
 """
@@ -34,7 +35,8 @@ def started(words: Sequence[str], **how: Any) -> "Iterator[subprocess.Popen[Any]
 
 
 def _hear_ctrl_c() -> None:
-    """A job in the background of a script, or under nohup, ignores it and hands that down."""
+    """A job in the background of a script, or under nohup, ignores it and hands that
+    down."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -54,7 +56,8 @@ def ended_by_ctrl_c(process: "subprocess.Popen[bytes]") -> None:
     assert err.endswith(b"interrupted\n")
 
 
-# -- what the kernel says of a process ----------------------------------------------------------
+# -- what the kernel says of a process
+# ----------------------------------------------------------
 
 
 def members(group: int) -> list[int]:
@@ -88,7 +91,8 @@ def named(*words: str) -> set[int]:
 def wait_until_idle(process: "subprocess.Popen[Any]", checks: int = 25) -> None:
     """All its threads sleep, whenever one looks: it waits for something from outside.
 
-    A thread that only waits for its turn on a busy machine is not asleep by the kernel's word.
+    A thread that only waits for its turn on a busy machine is not asleep by the
+    kernel's word.
     """
     asleep = 0
 

@@ -1,4 +1,5 @@
-"""Real servers on this machine for files on other machines: an S3 server, and a web server."""
+"""Real servers on this machine for files on other machines: an S3 server, and a web
+server."""
 
 import gc
 import logging
@@ -17,7 +18,8 @@ KEY = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """moto's S3, over HTTP as the real one; the environment names it. Gives its address."""
+    """moto's S3, over HTTP as the real one; the environment names it. Gives its
+    address."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # every request
@@ -35,7 +37,8 @@ def s3_server() -> Iterator[str]:
 
 @contextmanager
 def s3_environment(address: str, **more: str) -> Iterator[None]:
-    """As users name a server and give credentials; nothing of a former one is remembered."""
+    """As users name a server and give credentials; nothing of a former one is
+    remembered."""
     import s3fs
 
     asked = {
@@ -55,7 +58,8 @@ def s3_environment(address: str, **more: str) -> Iterator[None]:
             del os.environ[name]
         yield
     s3fs.S3FileSystem.clear_instance_cache()
-    gc.collect()  # what its library left open is closed here, not in somebody else's test
+    # What its library left open is closed here, not in somebody else's test.
+    gc.collect()
 
 
 def upload(folder: Path, bucket: str) -> None:
@@ -68,7 +72,8 @@ def upload(folder: Path, bucket: str) -> None:
 
 
 class Answering(BaseHTTPRequestHandler):
-    """Says what `answers` has for a path: a status, and a body that may be shorter than said."""
+    """Says what `answers` has for a path: a status, and a body that may be shorter than
+    said."""
 
     answers: dict[str, tuple[int, bytes, int]]
 

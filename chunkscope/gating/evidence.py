@@ -16,7 +16,7 @@ from chunkscope.gating.check import Check, Key
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import PlanRequest
-from chunkscope.simulation.workload import DatasetOutput, dataset_output
+from chunkscope.simulation.outputs import DatasetOutput
 from chunkscope.verification.result import Verification
 
 Datasets = Sequence[DatasetProfile]
@@ -56,11 +56,7 @@ class Evidence:
     def outputs(self, datasets: Datasets) -> list[DatasetOutput]:
         """How long answers are: as in the plan, else as in the data, else as usual."""
         request = self.findings.plan.request if self.findings.plan else PlanRequest()
-        outputs = []
-        for dataset in datasets:
-            limit = request.max_outputs.get(dataset.name, request.max_output)
-            outputs.append(dataset_output(dataset, request.task, limit))
-        return outputs
+        return [request.output_of(dataset) for dataset in datasets]
 
     def path(self, name: str) -> Path:
         """A file that the budget names, as seen from the budget file."""

@@ -11,7 +11,7 @@ from chunkscope.gating.check import Check, Key, Relation
 from chunkscope.gating.evidence import Datasets, Evidence, TableValues, Values
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
 from chunkscope.prefixes.reuse import reuse_together
-from chunkscope.simulation.workload import served_prompts
+from chunkscope.simulation.draw import served_prompts
 
 # Options of `analyze` that move no length; what `fields` chose is beside each dataset.
 NOT_COUNTED = ("fields", "tokenizer", "prefixes", "keep_longest")

@@ -14,6 +14,7 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.sessions import Sessions
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LogSummary
@@ -80,6 +81,7 @@ class DatasetProfile:
     scored: bool = False  # every request asks for a likelihood, and generates nothing
     prefixes: PrefixReuse | None = None  # None where it was not measured
     sharing: Sharing | None = None  # the prompts one by one, likewise
+    sessions: Sessions | None = None  # None where no request follows another
 
     def __repr__(self) -> str:
         return f"<DatasetProfile {self.name}: {plural(self.rows, 'prompt')}, {self.lengths.line}>"
@@ -106,7 +108,7 @@ class Profile(Artefact):
     0.05176470588235294
     """
 
-    schema: ClassVar = "chunkscope/profile/6"
+    schema: ClassVar = "chunkscope/profile/7"
     made_by: ClassVar = "chunkscope analyze data/"
 
     tokenizer: TokenizerInfo

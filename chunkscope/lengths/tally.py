@@ -14,6 +14,8 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt, Sample
 from chunkscope.lengths.render import Counted, CountedBatch, Renderer
+from chunkscope.lengths.session_tally import SessionTally
+from chunkscope.lengths.sessions import Sessions, reuse_of_sessions
 from chunkscope.lengths.trace_export import SentPrompt, TraceRows
 from chunkscope.prefixes.comparison import (
     TextComparison,
@@ -111,6 +113,7 @@ class Tally:
         self.scores = Scores()
         self.texts: Reservoir[tuple[int, str]] = Reservoir(TEXTS)
         self.comparison: TextComparison | TraceComparison | None = None
+        self.sessions = SessionTally()
 
     def begin(self, reader: PromptReader) -> None:
         """Before the first prompts: what they are is known."""
@@ -135,7 +138,8 @@ class Tally:
         self._sample_texts(batch)
         if sent:
             self._add_up(sent)
-            self._compare(sent, batch)
+            repeated = self._add_sessions(sent)
+            self._compare(sent, batch, repeated)
 
     def _note(self, counted: Counted) -> None:
         rendered = counted.rendered
@@ -184,6 +188,7 @@ class Tally:
             output=counted.output,
             reads=reads,
             output_cap=request.output_cap,
+            turn=request.session,
         )
         return [sent] * len(windows)
 
@@ -198,6 +203,16 @@ class Tally:
         if self.trace is not None:
             self.trace.add(sent)
 
+    def _add_sessions(self, sent: list[SentPrompt]) -> list[int]:
+        """By prompt, how many tokens it repeats of the turn before it."""
+        repeated = []
+        for prompt in sent:
+            tokens = 0
+            if prompt.turn is not None:
+                tokens = self.sessions.add(prompt, prompt.turn)
+            repeated.append(tokens)
+        return repeated
+
     def _keep_longest(self, sent: list[SentPrompt]) -> None:
         """Of equal ones those that come first."""
         most = self.options.keep_longest
@@ -210,16 +225,20 @@ class Tally:
             self.longest.sort(key=attrgetter("tokens"), reverse=True)
             del self.longest[most:]
 
-    def _compare(self, sent: list[SentPrompt], batch: CountedBatch) -> None:
+    def _compare(
+        self, sent: list[SentPrompt], batch: CountedBatch, repeated: list[int]
+    ) -> None:
         if isinstance(self.comparison, TraceComparison):
             blocks = []
             for counted in batch.prompts:
                 blocks.append(list(counted.rendered.prompt.blocks or ()))
-            self.comparison.add([prompt.tokens for prompt in sent], blocks)
+            tokens = [prompt.tokens for prompt in sent]
+            self.comparison.add(tokens, blocks, repeated)
         elif isinstance(self.comparison, TextComparison):
             ids = [prompt.ids for prompt in sent if prompt.ids is not None]
             if len(ids) == len(sent):
-                self.comparison.add(ids, [prompt.reads for prompt in sent])
+                reads = [prompt.reads for prompt in sent]
+                self.comparison.add(ids, reads, repeated)
             else:
                 self.comparison = None  # what some of them are made of is not known
 
@@ -233,6 +252,9 @@ class Tally:
         if self.trace is not None:
             self.trace.longest_first = longest_first
         prefixes, sharing = self._prefixes(longest_first=longest_first)
+        sessions = self._sessions(sharing)
+        if prefixes is None and sessions is not None and self.options.prefixes:
+            prefixes = reuse_of_sessions(sessions)
         failure = None if self.failure is None else self.failure.note
         return DatasetProfile(
             name=source.name,
@@ -256,11 +278,22 @@ class Tally:
             uncounted=reader.uncounted if reader else (),
             sample=self.sample,
             engine=" + ".join(sorted(self.engines)) or None,
-            log=log,
+            log=with_sessions(log, sessions),
             content=self.content if failure is None else None,
             scored=set(self.request_kinds) == {"likelihood"},
             prefixes=prefixes,
             sharing=sharing,
+            sessions=sessions,
+        )
+
+    def _sessions(self, sharing: Sharing | None) -> Sessions | None:
+        system_tokens = 0
+        at_once = None
+        if isinstance(self.reader, LogReader):
+            system_tokens = self.reader.log.system_tokens
+            at_once = self.reader.log.at_once
+        return self.sessions.result(
+            sharing, system_tokens=system_tokens, at_once=at_once
         )
 
     def _output_lengths(self) -> LengthHistogram | None:
@@ -342,6 +375,14 @@ class Tally:
             yield note("media_rows", count=self.media_rows)
         if self.lengths[0]:
             yield note("empty_prompts", count=self.lengths[0])
+
+
+def with_sessions(
+    log: LogSummary | None, sessions: Sessions | None
+) -> LogSummary | None:
+    if log is None or sessions is None:
+        return log
+    return replace(log, sessions=len(sessions.turns))
 
 
 def _plain(counted: Counted) -> SentPrompt:

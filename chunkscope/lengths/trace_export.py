@@ -16,6 +16,7 @@ import orjson
 
 from chunkscope.artefacts.files import write_atomically
 from chunkscope.lengths.profile import DEFAULT_OUTPUT
+from chunkscope.prompts.harness.log import SessionTurn
 from chunkscope.tokenizers.reference import ID_BYTES
 
 MOONCAKES_BLOCK = 512
@@ -31,6 +32,7 @@ class SentPrompt(NamedTuple):
     # From vLLM's prefix cache; requests that ask for a likelihood do not.
     reads: bool = True
     output_cap: int | None = None
+    turn: SessionTurn | None = None  # where it stands in its session
 
 
 def output_tokens(prompt: SentPrompt) -> int:

@@ -12,7 +12,8 @@ from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.planning.request import PlanRequest, chosen_datasets
-from chunkscope.simulation.workload import DatasetOutput, served_prompts
+from chunkscope.simulation.draw import served_prompts
+from chunkscope.simulation.outputs import DatasetOutput
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.settings import OWN, Settings
@@ -45,7 +46,7 @@ class Case:
     @cached_property
     def outputs(self) -> tuple[DatasetOutput, ...]:
         """What the answers of each dataset are."""
-        return self.request.outputs(self.datasets)
+        return self.request.outputs_of(self.datasets)
 
     @property
     def pairs(self) -> Iterator[tuple[DatasetProfile, DatasetOutput]]:
@@ -85,11 +86,10 @@ class Case:
 
     def only(self, dataset: DatasetProfile) -> "Case":
         """The same for one dataset, sent alone."""
-        outputs = self.request.max_outputs
-        of_dataset = {
-            name: most for name, most in outputs.items() if name == dataset.name
-        }
-        request = replace(self.request, max_outputs=of_dataset)
+        of_dataset = {}
+        if dataset.name in self.request.outputs:
+            of_dataset[dataset.name] = self.request.outputs[dataset.name]
+        request = replace(self.request, outputs=of_dataset)
         return replace(self, datasets=(dataset,), request=request)
 
     def at(self, arrivals: str) -> "Case":

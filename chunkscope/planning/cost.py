@@ -7,7 +7,7 @@ from chunkscope.artefacts.note import Values
 from chunkscope.hardware.accuracy import nearest_measured
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.plan import Cost, Saving, Work
-from chunkscope.planning.request import client_concurrency
+from chunkscope.planning.request import client_of
 from chunkscope.planning.search import WORTH, Search
 from chunkscope.prefixes.reuse import Scoring
 from chunkscope.vllm.rules import Version
@@ -172,12 +172,12 @@ def scored_by_one_token(search: Search, settings: Settings) -> Iterator[Saving]:
         contexts += round(dataset.rows / scoring_of(dataset).reads)
         generating.append(replace(dataset, scored=False))
     request = search.case.request
-    request_once = replace(request, task=None, max_output=1, max_outputs={})
+    request_once = replace(request, task=None, max_output=1, output=None, outputs={})
     case = replace(search.case, datasets=tuple(generating), request=request_once)
     simulator = Search(case, search.tick).some(min(contexts, MOST_SIMULATED))
     run = simulator.attempt(settings)
     scored = replace(
-        search.case, datasets=datasets, request=replace(request, max_outputs={})
+        search.case, datasets=datasets, request=replace(request, outputs={})
     )
     today = work_of(Search(scored, search.tick), settings)
     if run is None or today is None:
@@ -282,7 +282,7 @@ def few_in_flight(
 ) -> Iterator[Saving]:
     """A client that lets the engine idle, as asked for or as a harness's log says."""
     case = search.case
-    few = client_concurrency(case.request, case.datasets)
+    few = client_of(case.request, case.datasets).requests
     if few is None or enough is None or enough <= few or has_agents(case.datasets):
         return
     run = Search(case.at_once(enough), search.tick).whole.attempt(settings)

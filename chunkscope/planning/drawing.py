@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from chunkscope.lengths.profile import DatasetProfile, together
-from chunkscope.planning.request import PlanRequest, client_concurrency
-from chunkscope.simulation.workload import (
-    DatasetOutput,
-    Workload,
-    draw_workload,
-    served_prompts,
-)
+from chunkscope.planning.request import PlanRequest, client_of
+from chunkscope.simulation.draw import draw_workload, served_prompts
+from chunkscope.simulation.outputs import DatasetOutput
+from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.engine import Engine
 
 # A profile may hold millions of prompts; so many show what a setting does.
@@ -59,7 +56,7 @@ def draw(  # noqa: PLR0913  (all by name)
 
     Of very many a sample; `count` for fewer.
     """
-    outputs = request.outputs(datasets)
+    outputs = request.outputs_of(datasets)
     requests = request.requests
     if requests is None:
         requests = most_requests(request, engine, datasets, outputs, room)
@@ -77,7 +74,10 @@ def draw(  # noqa: PLR0913  (all by name)
         prompt_times=variation.prompt_times,
         assumed_times=variation.assumed_times,
     )
-    return replace(workload, concurrency=client_concurrency(request, datasets))
+    client = client_of(request, datasets)
+    return replace(
+        workload, concurrency=client.requests, samples_at_once=client.samples
+    )
 
 
 def most_requests(

@@ -3,17 +3,17 @@
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, Values
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import Chunks, Decision
+from chunkscope.simulation.outputs import DatasetOutput
 from chunkscope.simulation.result import SimulatedRun, runs_frame
-from chunkscope.simulation.workload import DatasetOutput
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import command_line
@@ -84,17 +84,21 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """All requests, and how long they take by prediction, the model being loaded."""
+    """All requests, and how long they take by prediction, the model being loaded.
+
+    `client` is what is kept under way then, requests or samples; None: all.
+    """
 
     requests: int
     input_tokens: int
     output_tokens: int
     hours: float
+    client: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Work):
-    """What the whole run takes.
+    """What the whole run takes, with the client's own number under way or the advised.
 
     `varied` has codes of what the range covers: other assumptions, and how far off
     predictions were on GPUs.
@@ -103,7 +107,66 @@ class Cost(Work):
     least_hours: float
     most_hours: float
     varied: tuple[str, ...]
-    datasets: dict[str, Work]  # of several, those with the most tokens: each sent alone
+    # Of several, in their order. They add up to all where they are sent one after the
+    # other.
+    datasets: dict[str, Work]
+    # What answers that are 1,000 tokens longer add, where nobody counted them.
+    hours_per_1000_output_tokens: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencyPoint:
+    """The run with so many samples or requests under way."""
+
+    at_once: int
+    hours: float
+    served_from_cache: float  # share of the prompt tokens
+    ttft_p50_s: float
+    ttft_p95_s: float
+    e2e_p95_s: float
+    preemptions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KneeChange:
+    """What else could be, how many at once are best then, and how long it takes.
+
+    `code`: fp8_kv_cache, shorter_context, kv_offload or other_gpu. `settings` are its
+    arguments; of another GPU, `gpu` is its name.
+    """
+
+    code: str
+    settings: Settings
+    at_once: int
+    hours: float
+    gpu: str | None = None
+    values: Values = field(default_factory=dict)  # what it rests on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencyAnswer:
+    """How many samples or requests to keep under way, and what more would do.
+
+    `outgrow`: samples with a turn that is over max_model_len, which ends them.
+    `timeouts`: requests that take longer than the client waits, with the number that
+    `Plan.cost` is for; None where nobody said how long that is.
+    """
+
+    unit: Literal["samples", "requests"]
+    advised: int
+    client: int | None  # as its log or an option says
+    points: tuple[ConcurrencyPoint, ...]
+    changes: tuple[KneeChange, ...] = ()
+    samples: int  # samples or requests in all
+    outgrow: int = 0
+    timeouts: int | None = None
+
+    def point(self, at_once: int | None) -> ConcurrencyPoint | None:
+        """The run with so many, if it was simulated; None: all."""
+        for point in self.points:
+            if point.at_once == (at_once or self.samples):
+                return point
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +199,7 @@ DEFAULT, RULE, BEST = "default", "length-rule", "best"
 class Plan(Artefact):
     """What `recommend` answers. `decision` is the length rule's."""
 
-    schema: ClassVar = "chunkscope/plan/10"
+    schema: ClassVar = "chunkscope/plan/11"
     made_by: ClassVar = "chunkscope recommend"
 
     advice: Advice
@@ -157,10 +220,8 @@ class Plan(Artefact):
     ] = ()  # on all requests: vLLM's default first, if it runs
     cost: Cost | None = None  # None where nothing could be simulated
     savings: tuple[Saving, ...] = ()  # the largest first
-    client_requests: int | None = None  # that the client keeps under way; None: all
-    in_flight: int | None = (
-        None  # requests under way that are as fast as more, simulated
-    )
+    # None where nothing could be simulated, and at a rate.
+    concurrency: ConcurrencyAnswer | None = None
     created: str = field(default_factory=now)
     version: str = ""
 
@@ -237,11 +298,9 @@ class Plan(Artefact):
         The fewest that are as fast as more, else what vLLM allows and the KV cache
         holds. None: unknown.
         """
-        if any(note.code == "agent_turns" for note in self.notes):
-            return None
         sent = self.refused.of - self.refused.prompts
-        if self.in_flight is not None:
-            return max(1, min(self.in_flight, sent))
+        if self.concurrency is not None:
+            return self.concurrency.advised
         settings = self.effective
         if not settings.most_running:
             return None
@@ -250,6 +309,16 @@ class Plan(Artefact):
         if held is not None:
             most = min(most, held)
         return max(1, min(most, sent))
+
+    @property
+    def client_requests(self) -> int | None:
+        """What the client keeps under way, as its log or an option says; None: all."""
+        return self.concurrency.client if self.concurrency else None
+
+    @property
+    def in_flight(self) -> int | None:
+        """What is advised to keep under way; None where nothing was simulated."""
+        return self.concurrency.advised if self.concurrency else None
 
     def profile_files(self, folder: Path) -> list[Path]:
         """Where its profiles are: in `folder`, which may be a copy, else as named."""

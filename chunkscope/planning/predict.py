@@ -25,6 +25,7 @@ from chunkscope.planning.recommend import tokenizer_note
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.search import Search, highest_rate_setting
 from chunkscope.planning.simulator import Simulator
+from chunkscope.simulation.outputs import OutputLengths
 from chunkscope.simulation.rate import UNIT_RATE
 from chunkscope.simulation.result import GAPS, SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
@@ -53,6 +54,8 @@ class SimulateOptions:
     arrivals: str | None = None
     seed: int | None = None
     max_output: int | None = None
+    output: OutputLengths | None = None
+    samples: int | None = None
     shared_prefix: int | None = None
     order: SendOrder | None = None
     asked: Settings = OWN
@@ -63,6 +66,9 @@ class SimulateOptions:
     timeline: int = 0
     slo: Slo = ()
     concurrency: int | None = None
+    samples_at_once: int | None = None
+    e2e_timeout_s: float | None = None
+    together: bool = False
     find_rate: bool = False
 
     @property
@@ -155,7 +161,7 @@ def request_of(plan: Plan, options: SimulateOptions) -> PlanRequest:
         raise UsageError(
             f"--find-rate needs at least {FEWEST_AT_A_RATE:,} requests to see a queue"
         )
-    return replace(request, arrivals=UNIT_RATE, concurrency=None)
+    return replace(request, arrivals=UNIT_RATE, concurrency=None, samples_at_once=None)
 
 
 def asked_settings(plan: Plan, options: SimulateOptions, engine: Engine) -> Settings:
@@ -223,6 +229,7 @@ def workload_info(
         arrivals=RATED if options.find_rate else workload.arrivals,
         order=workload.order,
         concurrency=workload.concurrency,
+        samples_at_once=workload.samples_at_once,
     )
 
 
@@ -351,7 +358,7 @@ def sent_of_trace(
     trace = read_trace(Path(path))
     sessions = trace.sessions[: options.requests]
     most = limit or sys.maxsize
-    places = [n for n, session in enumerate(sessions) if session.tokens <= most]
+    places = [n for n, session in enumerate(sessions) if session.longest <= most]
     if not places:
         raise InputError(
             f"no request of {path} fits max_model_len ({limit:,})",
@@ -366,9 +373,10 @@ def sent_of_trace(
         left_out=left_out,
         scored=Numbers(n for n, place in enumerate(places) if place in trace.scored),
         concurrency=options.concurrency or trace.concurrency,
+        samples_at_once=options.samples_at_once or trace.samples_at_once,
     )
     if options.find_rate:
-        workload = replace(workload, concurrency=None)
+        workload = replace(workload, concurrency=None, samples_at_once=None)
     if options.arrivals is not None or options.find_rate:
         workload = arriving(workload, request)
     notes: tuple[Note, ...] = ()

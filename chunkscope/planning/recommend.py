@@ -30,14 +30,14 @@ from chunkscope.planning.reasons import reasons
 from chunkscope.planning.request import (
     PlanRequest,
     chosen_datasets,
-    client_concurrency,
 )
 from chunkscope.planning.rule import Chunks, Decision, chunked, decide
 from chunkscope.planning.search import Search
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
+from chunkscope.simulation.draw import usual_order
+from chunkscope.simulation.outputs import OutputOrigin
 from chunkscope.simulation.result import GAPS
-from chunkscope.simulation.workload import OutputOrigin, usual_order
 from chunkscope.tokenizers.resolve import (
     DEFAULT_FILE,
     TIKTOKEN_NAMES,
@@ -131,8 +131,7 @@ def plan_for(case: Case, profile: Profile, tick: Callable[[], None]) -> Plan:
         tried=tried,
         cost=cost,
         savings=savings(search, settings, cost, in_flight) if cost else (),
-        client_requests=client_concurrency(case.request, case.datasets),
-        in_flight=in_flight,
+        concurrency=None,
         version=__version__,
     )
 
@@ -179,7 +178,7 @@ def engine_for(  # noqa: PLR0913  (all by name)
     shape = model
     if isinstance(shape, (str, os.PathLike)):
         shape = find_model(shape)
-    outputs = request.outputs(chosen_datasets(profile, request.dataset))
+    outputs = request.outputs_of(chosen_datasets(profile, request.dataset))
     return Engine(
         release=release(vllm_version),
         entry=one_of(Entry, entry, "entry"),

@@ -1,22 +1,28 @@
 """What is asked of a plan: stored in it, and reused by simulate, verify and gate."""
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Protocol
 
 from chunkscope.artefacts.note import Note, note, one_of
+from chunkscope.artefacts.numbers import SECONDS
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
 from chunkscope.planning.rule import DEFAULT_RULE, LengthRule
-from chunkscope.simulation.slo import Slo, read_slo
-from chunkscope.simulation.workload import (
-    BATCH,
+from chunkscope.simulation.outputs import (
     DatasetOutput,
-    arrival_rate,
+    OutputLengths,
+    OutputOrigin,
     dataset_output,
+    read_output,
 )
+from chunkscope.simulation.slo import Slo, read_slo
+from chunkscope.simulation.workload import BATCH, arrival_rate
 from chunkscope.vllm.enums import KvCacheType, Mode, SendOrder, Task
 from chunkscope.vllm.settings import OWN, Settings
 
@@ -26,9 +32,9 @@ class PlanRequest:
     """The aim, what is sent, and what the user fixed. Where it runs is the `Engine`.
 
     `settings` holds for every setting that is tried: GPUs, context, type of the KV
-    cache. `task`, `shared_prefix` and `order` None: as the data has them. `max_output`
-    holds for all datasets that `max_outputs` does not name. `requests` None: all, up to
-    a limit.
+    cache. `task`, `shared_prefix` and `order` None: as the data has them. Answers are
+    those of `outputs` by dataset, else `output`, else all of `max_output` tokens, else
+    as in the data. `requests` None: all, up to a limit.
     """
 
     dataset: str | None = None
@@ -36,15 +42,21 @@ class PlanRequest:
     settings: Settings = OWN
     mode: Mode | None = None  # forces the length rule
     rule: LengthRule = DEFAULT_RULE
-    max_output: int | None = None
-    max_outputs: dict[str, int] = field(default_factory=dict)
+    max_output: int | None = None  # tokens of every answer
+    output: OutputLengths | None = None
+    outputs: dict[str, OutputLengths] = field(default_factory=dict)
+    outputs_from: str | None = None  # the file with the answers of an earlier run
+    samples: int = 1  # how often each prompt is sent; the answers differ
     shared_prefix: int | None = None
     order: SendOrder | None = None
     slo: Slo = ()
     arrivals: str = BATCH
-    concurrency: int | None = (
-        None  # requests that the client keeps under way; None: all
-    )
+    # Requests that the client keeps under way; None: as in the log, else all.
+    concurrency: int | None = None
+    # Sessions that it keeps under way, likewise.
+    samples_at_once: int | None = None
+    e2e_timeout_s: float | None = None  # after which the client gives a request up
+    together: bool = False  # datasets are sent together, not one after the other
     requests: int | None = None
     seed: int = 0
     price_per_hour: float | None = None  # of one GPU
@@ -53,9 +65,17 @@ class PlanRequest:
         price = self.price_per_hour
         if price is not None and not 0 < price < math.inf:
             raise UsageError(f"price_per_hour must be over 0, not {price:g}")
+        timeout = self.e2e_timeout_s
+        if timeout is not None and not 0 < timeout < math.inf:
+            raise UsageError(f"--e2e-timeout must be over 0, not {timeout:g}")
+        if self.max_output is not None and self.output is not None:
+            raise UsageError(
+                "--max-output and --output both say how long answers are",
+                hint="leave one out",
+            )
         check_count("max-output", self.max_output)
-        for tokens in self.max_outputs.values():
-            check_count("max-output", tokens)
+        check_count("samples", self.samples)
+        check_count("samples-at-once", self.samples_at_once)
         check_count("requests", self.requests)
         check_count("concurrency", self.concurrency)
         check_count("shared-prefix", self.shared_prefix or None)
@@ -73,7 +93,11 @@ class PlanRequest:
         kv_cache_dtype: KvCacheType | str = KvCacheType.AUTO,
         max_model_len: int | None = None,
         slo: str | Iterable[str] | Slo | None = None,
-        max_output: "MaxOutput | None" = None,
+        max_output: int | None = None,
+        output: OutputLengths | str | int | None = None,
+        outputs: Mapping[str, OutputLengths | str | int] | None = None,
+        output_from: str | os.PathLike[str] | None = None,
+        samples: int = 1,
         task: Task | str | None = None,
         mode: Mode | str | None = None,
         order: SendOrder | str | None = None,
@@ -82,13 +106,16 @@ class PlanRequest:
         shared_prefix: int | None = None,
         arrivals: str | None = None,
         concurrency: int | None = None,
+        samples_at_once: int | None = None,
+        e2e_timeout: float | str | None = None,
+        together: bool = False,
         requests: int | None = None,
         seed: int = 0,
         price_per_hour: float | None = None,
     ) -> "PlanRequest":
         """As people write it: words for choices, a text for the limits."""
         dtype = one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype")
-        answers = read_max_output(max_output)
+        output, by_name = asked_outputs(output, outputs, output_from)
         return cls(
             dataset=dataset,
             task=one_of(Task, task, "task") if task is not None else None,
@@ -101,13 +128,19 @@ class PlanRequest:
             ),
             mode=one_of(Mode, mode, "mode") if mode is not None else None,
             rule=rule or DEFAULT_RULE,
-            max_output=answers.of_all,
-            max_outputs=answers.by_dataset,
+            max_output=max_output,
+            output=output,
+            outputs=by_name,
+            outputs_from=str(output_from) if output_from is not None else None,
+            samples=samples,
             shared_prefix=shared_prefix,
             order=one_of(SendOrder, order, "order") if order is not None else None,
             slo=read_slo(slo),
             arrivals=arrivals or BATCH,
             concurrency=concurrency,
+            samples_at_once=samples_at_once,
+            e2e_timeout_s=read_seconds(e2e_timeout),
+            together=together,
             requests=requests,
             seed=seed,
             price_per_hour=price_per_hour,
@@ -120,26 +153,34 @@ class PlanRequest:
             value = getattr(options, name, None)
             if value not in (None, ()):
                 changes[name] = value
-        if options.max_output:
-            changes["max_outputs"] = {}
+        if options.max_output or options.output:
+            changes["outputs"] = {}
+            changes.setdefault("max_output", None)
+            changes.setdefault("output", None)
         return replace(self, **changes)
 
-    def outputs(self, datasets: Sequence[DatasetProfile]) -> tuple[DatasetOutput, ...]:
+    def outputs_of(
+        self, datasets: Sequence[DatasetProfile]
+    ) -> tuple[DatasetOutput, ...]:
         """What each is sent for, and how long its own answers are."""
         names = [dataset.name for dataset in datasets]
-        for name in self.max_outputs:
+        for name in self.outputs:
             if name not in names:
                 raise _no_such_dataset(name, names)
-        asked = [self.max_outputs.get(name, self.max_output) for name in names]
-        outputs = []
-        for dataset, most in zip(datasets, asked, strict=True):
-            outputs.append(dataset_output(dataset, self.task, most))
-        return tuple(outputs)
+        return tuple(self.output_of(dataset) for dataset in datasets)
+
+    def output_of(self, dataset: DatasetProfile) -> DatasetOutput:
+        """How long the answers of one dataset are."""
+        lengths = self.outputs.get(dataset.name, self.output)
+        if lengths is None and self.max_output is not None:
+            lengths = OutputLengths(p50=self.max_output, p95=self.max_output)
+        origin = OutputOrigin.EARLIER if self.outputs_from else OutputOrigin.ASKED
+        return dataset_output(dataset, self.task, lengths, origin)
 
     def output_notes(self, datasets: Sequence[DatasetProfile]) -> tuple[Note, ...]:
         """That nobody knows how long some answers are."""
         names = []
-        for output in self.outputs(datasets):
+        for output in self.outputs_of(datasets):
             if output.is_assumed:
                 names.append(output.name)
         if not names:
@@ -162,9 +203,14 @@ REPLACEABLE = (
     "requests",
     "arrivals",
     "max_output",
+    "output",
+    "samples",
     "shared_prefix",
     "order",
     "concurrency",
+    "samples_at_once",
+    "e2e_timeout_s",
+    "together",
     "slo",
     "seed",
     "task",
@@ -176,6 +222,8 @@ class Asked(Protocol):
 
     @property
     def max_output(self) -> int | None: ...
+    @property
+    def output(self) -> OutputLengths | None: ...
 
 
 MOST = 10_000_000  # of anything that is counted here
@@ -191,48 +239,75 @@ def check_count(name: str, count: int | None) -> None:
 
 # -- the length of answers -------------------------------------------------------------
 
-MaxOutput = int | Mapping[str, int] | Iterable[str]
+AskedOutput = OutputLengths | str | int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedOutput:
-    """The longest answer of all datasets, and of those that are named."""
-
-    of_all: int | None = None
-    by_dataset: dict[str, int] = field(default_factory=dict)
-
-
-def read_max_output(asked: MaxOutput | None) -> AskedOutput:
-    """One number for all, or `NAME=N` for single datasets, several with commas.
-
-    >>> read_max_output(["gsm8k=300,mmlu=1", "64"])
-    AskedOutput(of_all=64, by_dataset={'gsm8k': 300, 'mmlu': 1})
-    """
-    if asked is None:
-        return AskedOutput()
-    if isinstance(asked, int | float):
-        return AskedOutput(of_all=asked)
-    if isinstance(asked, Mapping):
-        return AskedOutput(by_dataset=dict(asked))
-    text = asked if isinstance(asked, str) else ",".join(asked)
-    tokens_by_name: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, tokens = part.rpartition("=")
-        name = name.strip()
-        if not tokens.strip().isdecimal():
-            raise wrong_output(f"{part!r} is not a number of tokens")
-        if name in tokens_by_name:
-            raise wrong_output(f"{name or 'all datasets'} is named twice")
-        tokens_by_name[name] = int(tokens)
-    of_all = tokens_by_name.pop("", None)
-    return AskedOutput(of_all=of_all, by_dataset=tokens_by_name)
+def asked_outputs(
+    output: AskedOutput | None,
+    outputs: Mapping[str, AskedOutput] | None,
+    output_from: str | os.PathLike[str] | None,
+) -> tuple[OutputLengths | None, dict[str, OutputLengths]]:
+    """For all datasets, and for those that are named."""
+    if output_from is not None:
+        if output is not None or outputs:
+            raise UsageError(
+                "--output and --output-from both say how long answers are",
+                hint="leave one out",
+            )
+        return earlier_outputs(output_from)
+    by_name = {}
+    for name, lengths in (outputs or {}).items():
+        by_name[name] = as_lengths(lengths)
+    return None if output is None else as_lengths(output), by_name
 
 
-def wrong_output(why: str) -> UsageError:
-    return UsageError(
-        f"--max-output: {why}",
-        hint="write `--max-output 256`, or `--max-output gsm8k=300` for one dataset",
-    )
+def as_lengths(output: AskedOutput) -> OutputLengths:
+    """As it was written, or made in Python."""
+    if isinstance(output, OutputLengths):
+        return output
+    return read_output(output)
+
+
+def earlier_outputs(
+    file: str | os.PathLike[str],
+) -> tuple[OutputLengths | None, dict[str, OutputLengths]]:
+    """Answers of an earlier run: of its one dataset for all, else by dataset."""
+    profile = earlier_profile(Path(file).expanduser())
+    by_name = {}
+    for dataset in profile.datasets:
+        if dataset.output_lengths and dataset.output_lengths.max:
+            by_name[dataset.name] = OutputLengths.of(dataset.output_lengths)
+    if not by_name:
+        raise InputError(
+            f"{file} has no answers", hint="take the log of a run that has ended"
+        )
+    if len(profile.datasets) == 1:
+        return next(iter(by_name.values())), {}
+    return None, by_name
+
+
+def earlier_profile(file: Path) -> Profile:
+    """What `analyze` wrote, or what it says of a log: its answers are enough here."""
+    if file.suffix == ".json":
+        with suppress(InputError):
+            return Profile.load(file)
+    # Loaded here, since most plans need no reader of data.
+    from chunkscope.lengths.analyze import analyze
+    from chunkscope.lengths.options import AnalyzeOptions
+
+    return analyze(file, options=AnalyzeOptions(prefixes=False))
+
+
+def read_seconds(value: float | str | None) -> float | None:
+    """Seconds as a number, or with their unit: "10min"."""
+    if value is None or isinstance(value, int | float):
+        return value
+    with suppress(ValueError):
+        return float(value)
+    try:
+        return SECONDS.read(value)
+    except ValueError as error:
+        raise UsageError(f"--e2e-timeout: {error}") from None
 
 
 # -- which datasets --------------------------------------------------------------------
@@ -260,16 +335,46 @@ def _no_such_dataset(name: str, names: Sequence[str]) -> UsageError:
     return UsageError(f"no such dataset in the profile: {name}", hint=hint)
 
 
-def client_concurrency(
-    request: PlanRequest, datasets: Sequence[DatasetProfile]
-) -> int | None:
-    """Requests that the client keeps under way: as asked for, else as the logs of the
-    harness say for all datasets. None: all at once."""
-    if request.concurrency or request.is_open:
-        return request.concurrency
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """What the sender keeps under way: requests, and sessions; None: all."""
+
+    requests: int | None = None
+    samples: int | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Does it send all at once?"""
+        return self.requests is None and self.samples is None
+
+
+def client_of(request: PlanRequest, datasets: Sequence[DatasetProfile]) -> Client:
+    """As asked for, else as the logs of the harness say for all datasets."""
+    if request.is_open:
+        return Client(requests=request.concurrency, samples=request.samples_at_once)
+    requests, samples = request.concurrency, request.samples_at_once
+    if requests is None and samples is None:
+        requests = logged_requests(datasets)
+        samples = logged_samples(datasets)
+    return Client(requests=requests, samples=samples)
+
+
+def logged_requests(datasets: Sequence[DatasetProfile]) -> int | None:
+    """The fewest requests that the harness kept under way; None where not all logs
+    say."""
     logged = []
     for dataset in datasets:
         if dataset.log is None or dataset.log.concurrency is None:
             return None
         logged.append(dataset.log.concurrency)
+    return min(logged, default=None)
+
+
+def logged_samples(datasets: Sequence[DatasetProfile]) -> int | None:
+    """The same of its sessions."""
+    logged = []
+    for dataset in datasets:
+        if dataset.sessions is None or dataset.sessions.at_once is None:
+            return None
+        logged.append(dataset.sessions.at_once)
     return min(logged, default=None)

@@ -44,19 +44,25 @@ class TextComparison:
         self._last = b""
 
     def add(
-        self, prompts: Sequence[bytes], reads: Sequence[bool] | None = None
+        self,
+        prompts: Sequence[bytes],
+        reads: Sequence[bool] | None = None,
+        repeated: Sequence[int] | None = None,
     ) -> None:
         """Prompts by their ids; `reads` says whether each reads from vLLM's cache, as
-        most do."""
+        most do, `repeated` how many tokens it has of an earlier prompt and its
+        answer."""
         if self._first is None:
             self._first = self._last = prompts[0]
         self._first = min(self._first, *prompts)
         self._last = max(self._last, *prompts)
         tree = self._tree
-        for ids, may_read in zip(prompts, reads or [True] * len(prompts), strict=True):
+        reads = reads or [True] * len(prompts)
+        repeated = repeated or [0] * len(prompts)
+        for ids, may_read, tokens in zip(prompts, reads, repeated, strict=True):
             if tree.blocks >= MOST_BLOCKS or len(tree.lengths) >= MOST_PROMPTS:
                 return
-            add_ids(tree, ids, reads=may_read)
+            add_ids(tree, ids, reads=may_read, repeated=tokens)
 
     def measured(
         self, whole: WholeDataset | None = None, *, longest_first: bool = False
@@ -97,14 +103,22 @@ class TraceComparison:
     def __init__(self) -> None:
         self._tokens: list[int] = []
         self._hash_ids: list[list[int]] = []
+        self._repeated: list[int] = []
         self._blocks: set[int] = set()
 
-    def add(self, tokens: Sequence[int], hash_ids: Sequence[list[int]]) -> None:
-        for length, numbers in zip(tokens, hash_ids, strict=True):
+    def add(
+        self,
+        tokens: Sequence[int],
+        hash_ids: Sequence[list[int]],
+        repeated: Sequence[int] | None = None,
+    ) -> None:
+        repeated = repeated or [0] * len(tokens)
+        for length, numbers, kept in zip(tokens, hash_ids, repeated, strict=True):
             if len(self._blocks) >= MOST_BLOCKS or len(self._tokens) >= MOST_PROMPTS:
                 return
             self._tokens.append(length)
             self._hash_ids.append(numbers)
+            self._repeated.append(kept)
             self._blocks.update(numbers)
 
     def measured(
@@ -114,6 +128,7 @@ class TraceComparison:
         tree = tree_of_trace(self._tokens, self._hash_ids)
         if tree is None:
             return None
+        tree.repeated = self._repeated
         common = 0
         for number, node in enumerate(tree.nodes):
             if node.prompts == len(tree.lengths):

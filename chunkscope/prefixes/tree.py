@@ -48,10 +48,14 @@ class PrefixTree:
         self.blocks = 0  # that differ
         self.lengths: list[int] = []  # by prompt, in tokens
         self.reads: list[bool] = []  # by prompt: whether it reads from the cache
+        # By prompt, the tokens that it has of an earlier one and its answer.
+        self.repeated: list[int] = []
         self.ends: list[int] = []  # by prompt, the last of its nodes
         self._children: dict[tuple[int, bytes], int] = {}  # by parent and first block
 
-    def add(self, blocks: bytes, tokens: int, *, reads: bool = True) -> None:
+    def add(
+        self, blocks: bytes, tokens: int, *, reads: bool = True, repeated: int = 0
+    ) -> None:
         """A prompt by its full blocks, one after the other."""
         node, place = NOTHING, 0
         while place < len(blocks):
@@ -69,6 +73,7 @@ class PrefixTree:
             node, place = child, self.nodes[child].end
         self.lengths.append(tokens)
         self.reads.append(reads)
+        self.repeated.append(repeated)
         self.ends.append(node)
 
     def _new(self, parent: int, content: bytes, end: int) -> int:
@@ -100,7 +105,8 @@ class PrefixTree:
                 seen[node] = True
                 node = self.nodes[node].parent
             if all_read or self.reads[place]:
-                tokens += served(self.tokens_up_to(node), self.lengths[place])
+                found = max(self.tokens_up_to(node), self.repeated[place])
+                tokens += served(found, self.lengths[place])
         return tokens
 
     def tokens_up_to(self, node: int) -> int:
@@ -145,9 +151,9 @@ def tree_of_prompts(prompts: Sequence[bytes], reads: Sequence[bool]) -> PrefixTr
     return tree
 
 
-def add_ids(tree: PrefixTree, ids: bytes, *, reads: bool) -> None:
+def add_ids(tree: PrefixTree, ids: bytes, *, reads: bool, repeated: int = 0) -> None:
     full = len(ids) - len(ids) % BLOCK_BYTES
-    tree.add(ids[:full], len(ids) // ID_BYTES, reads=reads)
+    tree.add(ids[:full], len(ids) // ID_BYTES, reads=reads, repeated=repeated)
 
 
 def block_size_of(tokens: Sequence[int], counts: Sequence[int]) -> int | None:

@@ -81,4 +81,4 @@ def rate_at(place: int) -> float:
 def one_by_one(workload: Workload) -> Workload:
     """Some of the sessions, each sent when the one before has ended."""
     every_nth = max(1, len(workload.sessions) // ALONE)
-    return replace(workload.every_nth(every_nth), concurrency=1)
+    return replace(workload.every_nth(every_nth), samples_at_once=1)

@@ -40,13 +40,14 @@ class RequestState:
     """
 
     id: int
+    session: int
     num_prompt_tokens: int
     max_tokens: int
     arrival_s: float
     path: Path
     skips_cache: bool = False  # it asks for prompt_logprobs, so it reads nothing cached
     next_turn: "RequestState | None" = None
-    think_s: float = 0.0  # from its answer until the next turn is sent
+    think_s: float = 0.0  # from the answer before until it is sent
 
     num_tokens: int = field(init=False)
     num_computed_tokens: int = 0

@@ -179,7 +179,7 @@ def simulated_run(  # noqa: PLR0913  (all by name)
     itl = Ranked(gaps.seconds, gaps.counts)
     slo = slo_result(limits, times, itl)
     waiting = None
-    if workload.concurrency is None:
+    if workload.concurrency is None and workload.samples_at_once is None:
         sent_s = [request.arrival_s for request in requests]
         waiting = backlog(sent_s, [time.ttft_s for time in times])
     return SimulatedRun(
@@ -253,7 +253,8 @@ class WorkloadInfo:
     seed: int | None
     arrivals: str
     order: SendOrder | None = None  # None where the requests brought it along
-    concurrency: int | None = None  # sessions under way at a time; None: all
+    concurrency: int | None = None  # requests under way at a time; None: all
+    samples_at_once: int | None = None  # sessions under way at a time; None: all
     profile_digest: str | None = None  # None: not of a profile
 
 
@@ -262,7 +263,7 @@ class Simulation(Artefact):
     """What `simulate` predicts. It has no date: the same question has the same
     answer."""
 
-    schema: ClassVar = "chunkscope/simulation/9"
+    schema: ClassVar = "chunkscope/simulation/10"
     made_by: ClassVar = "chunkscope simulate"
 
     cost_model: CostModel

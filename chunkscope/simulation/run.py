@@ -84,7 +84,7 @@ def simulate(  # noqa: PLR0913  (all by name)
     check_sizes(settings, checks_threshold=rules.checks_threshold)
     check_requests(workload, settings, pool, rules)
     sessions = session_states(workload, pool.block_size)
-    concurrency = workload.concurrency or len(sessions)
+    concurrency = workload.samples_at_once or workload.concurrency or len(sessions)
     count = min(settings.parallel.data, len(sessions), concurrency)
     replicas = []
     for number in range(count):
@@ -179,8 +179,8 @@ def check_requests(
     tokens = place = requests = 0
     for session in workload.sessions:
         requests += len(session.turns)
-        if session.tokens > tokens:  # with its last turn
-            tokens, place = session.tokens, requests
+        if session.longest > tokens:
+            tokens, place = session.longest, requests
     limit = settings.max_model_len
     blocks = GroupBlocks(settings, pool, rules)
     # The last token is never read back: it needs no room.
@@ -209,19 +209,26 @@ def session_states(workload: Workload, block_size: int) -> list[RequestState]:
     paths = block_paths(workload.stretches, block_size)
     scored = workload.likelihoods
     sessions: list[RequestState] = []
+    own = len(workload.stretches)  # the next name of blocks that nobody shares
     place = 0
     for number, session in enumerate(workload.sessions):
         # What the first prompt shares, and then what the session has for itself.
-        own = len(workload.stretches) + number
-        shared = paths[session.stretch] if session.stretch >= 0 else ()
-        blocks = session.turns[0].new_tokens // block_size
-        path = session_path(shared, own, blocks)
-        tokens, before = 0, None
+        path = paths[session.stretch] if session.stretch >= 0 else ()
+        kept_tokens = session.turns[0].prompt_tokens
+        before: RequestState | None = None
         for turn in session.turns:
-            tokens += turn.new_tokens
+            if before is not None:
+                kept_tokens = turn.kept_tokens
+            if (
+                before is None
+                or kept_tokens < before.num_prompt_tokens + before.max_tokens
+            ):
+                path = path_with_own(path, own, kept_tokens // block_size)
+                own += 1
             state = RequestState(
                 id=place,
-                num_prompt_tokens=tokens,
+                session=number,
+                num_prompt_tokens=turn.prompt_tokens,
                 max_tokens=turn.output_tokens,
                 arrival_s=session.arrival_s,
                 path=path,
@@ -232,17 +239,15 @@ def session_states(workload: Workload, block_size: int) -> list[RequestState]:
                 sessions.append(state)
             else:
                 before.next_turn = state
-            tokens += turn.output_tokens
             place += 1
             before = state
     return sessions
 
 
-def session_path(shared: Path, own: int, blocks: int) -> Path:
-    """A session's blocks: those of its first prompt that it shares, then its own
-    without end."""
+def path_with_own(path: Path, own: int, blocks: int) -> Path:
+    """The first of these blocks, then others without end, which nobody else has."""
     parts = []
-    for part in shared:
+    for part in path:
         if part.start < blocks:
             parts.append(part._replace(end=min(part.end, blocks)))
     start = parts[-1].end if parts else 0
@@ -291,7 +296,7 @@ class Arrivals:
         if following is None:
             self._free_since_s.append(now)
         else:
-            following.arrival_s = now + request.think_s
+            following.arrival_s = now + following.think_s
             heappush(self._thinking, (following.arrival_s, following.id, following))
 
 

@@ -57,6 +57,15 @@ SENTENCES = {
     "no_such_model": "it has no requests to {model}, but to {models}",
     "only_results": "{path} holds lm-eval's results, not what it sent",
     "no_samples": "{path} is an Inspect log without samples",
+    # Sessions.
+    "session_twice": 'a session with the id "{id}" came before',
+    "unequal_field": 'field "{field}" is {given:,}, and {earlier:,} in the sessions '
+    "before it",
+    "only_in_some": 'field "{field}" is missing, or should be missing everywhere: '
+    "either all turns have it, or none",
+    "not_seconds": 'field "{field}" is {given}, not a number of seconds',
+    "keeps_too_much": 'field "{field}" is {given:,}, but the prompt and the answer '
+    "before it have {most:,} tokens",
     # Datasets.
     "cannot_read": "cannot read {path}: {why}",
     "not_there": "there is no {path}",

@@ -2,9 +2,9 @@
 
     naive        a loop of AutoTokenizer.encode
     map          datasets.load_dataset + .map(batched, num_proc=2) with AutoTokenizer
-    fast         orjson per line + tokenizers' encode_batch_fast, a thousand rows at a time
-    gigatoken    gigatoken's own file reader
-    chats        datasets.map with apply_chat_template, and the ids it gives
+    fast         orjson per line + tokenizers' encode_batch_fast, a thousand rows at a
+    time gigatoken    gigatoken's own file reader chats        datasets.map with
+    apply_chat_template, and the ids it gives
 
 Run as a whole command: python baselines.py NAME FILE FIELD TOKENIZER_DIR
 
@@ -54,7 +54,8 @@ def _mapped(
     # A fresh cache each time: a stored result would be timed otherwise.
     with tempfile.TemporaryDirectory(prefix="bench-datasets-") as cache:
         data = load_dataset(kind, data_files=str(path), split="train", cache_dir=cache)
-        # Ids are not kept, only their number: writing them would cost the baseline more.
+        # Ids are not kept, only their number: writing them would cost the baseline
+        # more.
         counted = data.map(
             count,
             batched=True,
@@ -68,8 +69,9 @@ def _mapped(
     return lengths
 
 
-# A global, and what uses it outside of any function, as in the library's own guide: a closure over
-# the tokenizer is pickled into every worker and cost 1.5 s (llama3.1) to 6 s (qwen3) more.
+# A global, and what uses it outside of any function, as in the library's own guide: a
+# closure over the tokenizer is pickled into every worker and cost 1.5 s (llama3.1) to 6
+# s (qwen3) more.
 _tokenizer: Any = None
 
 

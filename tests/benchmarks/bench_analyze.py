@@ -2,13 +2,14 @@
 
 All cases, about ten minutes: python -m tests.benchmarks.bench_analyze --peers PYTHON
 
-Every figure is a fresh process, from its start to its percentiles, on a file that it has never
-seen: a copy is made for each round. Rounds are interleaved (chunkscope, then each peer, again), and
-the least wall and CPU time of each is taken: on a shared machine the ratio of CPU times holds
-though the seconds do not. Counts that differ stop the run: a fast wrong answer has no speed.
+Every figure is a fresh process, from its start to its percentiles, on a file that it
+has never seen: a copy is made for each round. Rounds are interleaved (chunkscope, then
+each peer, again), and the least wall and CPU time of each is taken: on a shared machine
+the ratio of CPU times holds though the seconds do not. Counts that differ stop the run:
+a fast wrong answer has no speed.
 
-`--peers PYTHON` is an environment with gigatoken and orjson in it; without one, the cases that need
-it run without that peer.
+`--peers PYTHON` is an environment with gigatoken and orjson in it; without one, the
+cases that need it run without that peer.
 """
 
 import argparse
@@ -50,15 +51,21 @@ CASES = (
         is_first_run=True,
     ),
     Case(
-        name="prepare", target="+2 s", tokenizers=(LLAMA, QWEN), peers=("the next run",),
-        is_first_run=True, corpus="unique-15",
+        name="prepare", target="+2 s", tokenizers=(LLAMA, QWEN),
+        peers=("the next run",), is_first_run=True, corpus="unique-15",
     ),
     Case(name="small-files", target="1.5x", peers=("fast",)),
     Case(name="few-shot", target="1/15", peers=("map",)),
     Case(name="unique-15", target="1.2x", peers=("gigatoken",)),
-    Case(name="unique-107", target="1.4x", tokenizers=(LLAMA, QWEN), peers=("gigatoken",)),
+    Case(
+        name="unique-107", target="1.4x", tokenizers=(LLAMA, QWEN),
+        peers=("gigatoken",),
+    ),
     Case(name="unique-400", target="1.3x", peers=("gigatoken",)),
-    Case(name="chats-60", target="4 s", tokenizers=(QWEN, LLAMA), peers=("chats",), flags=()),
+    Case(
+        name="chats-60", target="4 s", tokenizers=(QWEN, LLAMA), peers=("chats",),
+        flags=(),
+    ),
     Case(name="sample-data", target="1.2 s", tokenizers=("",), flags=()),
     Case(name="unique-1000", target="20 s, 0.6 GB"),
 )  # fmt: skip
@@ -66,7 +73,8 @@ CASES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One finished process with its children; the peak is that of the largest of them."""
+    """One finished process with its children; the peak is that of the largest of
+    them."""
 
     wall_s: float
     cpu_s: float
@@ -110,7 +118,8 @@ def run(command: Sequence[str], **variables: str) -> Run:
 
 @dataclass(slots=True, kw_only=True)
 class Commands:
-    """chunkscope and its peers on one corpus with one tokenizer, and a cache folder of its own."""
+    """chunkscope and its peers on one corpus with one tokenizer, and a cache folder of
+    its own."""
 
     case: Case
     corpus: corpora.Corpus
@@ -152,8 +161,9 @@ class Commands:
         self.agreed = self.agreed or counts
         if counts != self.agreed:
             raise SystemExit(
-                f"COUNTS DIFFER on {self.corpus.path} with {self.tokenizer}: {who} has {counts} "
-                f"(rows, tokens, longest), before there were {self.agreed}"
+                f"COUNTS DIFFER on {self.corpus.path} with {self.tokenizer}: "
+                f"{who} has {counts} (rows, tokens, longest), "
+                f"before there were {self.agreed}"
             )
 
 
@@ -228,7 +238,8 @@ def main() -> None:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     print(
-        "| case | tokenizer | MB | wall / CPU s | peak GB | peers | wall ratio | target |"
+        "| case | tokenizer | MB | wall / CPU s | peak GB | peers | wall ratio | "
+        "target |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for case in (case for case in CASES if case.name in options.cases.split(",")):

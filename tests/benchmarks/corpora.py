@@ -1,11 +1,12 @@
-"""The texts that bench_analyze counts: built from this machine and ../shared, kept for next time.
+"""The texts that bench_analyze counts: built from this machine and ../shared, kept for
+next time.
 
-few-shot     what a harness sends: MMLU 5-shot, GSM8K 8-shot, BBH chain of thought, shuffled
-unique-MB    documents of this machine that repeat nothing: only the tokenizer's speed shows
-first-run    GSM8K's questions alone, where start-up is most of the time
-small-files  2,000 JSON documents of three questions each
-chats-MB     conversations of several turns in a parquet file
-sample-data  the folder that comes with chunkscope
+few-shot     what a harness sends: MMLU 5-shot, GSM8K 8-shot, BBH chain of thought,
+shuffled unique-MB    documents of this machine that repeat nothing: only the
+tokenizer's speed shows first-run    GSM8K's questions alone, where start-up is most of
+the time small-files  2,000 JSON documents of three questions each chats-MB
+conversations of several turns in a parquet file sample-data  the folder that comes with
+chunkscope
 """
 
 import csv
@@ -93,7 +94,7 @@ def _chats(mb: int, data: Path, path: Path) -> Path:
     return path
 
 
-# --- few-shot prompts -----------------------------------------------------------------------------
+# --- few-shot prompts ---------------------------------------------------------------
 
 
 def _few_shot(data: Path) -> list[str]:
@@ -107,8 +108,11 @@ def mmlu(data: Path) -> Iterator[str]:
         subject = test.stem.removesuffix("_test")
         shots = _csv_rows(data / "mmlu" / "dev" / f"{subject}_dev.csv")[:5]
         about = subject.replace("_", " ")  # in the wording of the paper's own script
-        head = f"The following are multiple choice questions (with answers) about {about}.\n\n"
-        head += "".join(f"{_question(s)} {'ABCD'[int(s['answer'])]}\n\n" for s in shots)
+        head = "The following are multiple choice questions (with answers) about "
+        head += f"{about}.\n\n"
+        for shot in shots:
+            letter = "ABCD"[int(shot["answer"])]
+            head += f"{_question(shot)} {letter}\n\n"
         yield from (head + _question(row) for row in _csv_rows(test))
 
 
@@ -152,11 +156,12 @@ def _json_lines(path: Path) -> list[dict[str, str]]:
         return [json.loads(line) for line in lines]
 
 
-# --- unique text ----------------------------------------------------------------------------------
+# --- unique text --------------------------------------------------------------------
 
 
 def _unique(size: int) -> list[str]:
-    """Rows of this machine's sources and documents; where they run out, the same turned round."""
+    """Rows of this machine's sources and documents; where they run out, the same turned
+    round."""
     chance, seen = random.Random(SEED), set[bytes]()
     roots = (
         sysconfig.get_path("stdlib"),

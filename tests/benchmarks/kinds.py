@@ -1,7 +1,9 @@
-"""Models that are not dense, and the workload: measured on an H200 (reports/h200/kinds).
+"""Models that are not dense, and the workload: measured on an H200
+(reports/h200/kinds).
 
-The workload is 120 requests of 60 to 27,000 tokens, sent at once, twice (measure_kinds.py). Kernels
-that are compiled when a shape is seen first are compiled in the first round; the second one counts.
+The workload is 120 requests of 60 to 27,000 tokens, sent at once, twice
+(measure_kinds.py). Kernels that are compiled when a shape is seen first are compiled in
+the first round; the second one counts.
 """
 
 import json
@@ -20,8 +22,9 @@ OUTPUTS = (32, 128)
 
 
 def _configs() -> dict[str, dict[str, Any]]:
-    """The built-in table's, and kinds.json's: shapes of published models, from memory as those are
-    (deepseek-v3-small and -medium: built as DeepSeek-V3, smaller). They say what they are like."""
+    """The built-in table's, and kinds.json's: shapes of published models, from memory
+    as those are (deepseek-v3-small and -medium: built as DeepSeek-V3, smaller). They
+    say what they are like."""
     configs = {name: dict(model.config) for name, model in MODELS.items()}
     for name, own in json.loads(
         Path(__file__).with_suffix(".json").read_bytes()
@@ -43,7 +46,8 @@ def shape_of(model: str) -> ModelShape:
 
 
 def is_even(model: str) -> bool:
-    """Can vLLM be told to choose its experts by lot? Kernels of 4-bit ones choose themselves."""
+    """Can vLLM be told to choose its experts by lot? Kernels of 4-bit ones choose
+    themselves."""
     shape = shape_of(model)
     return shape.experts is not None and shape.quantization.bits > 4
 

@@ -1,14 +1,17 @@
-"""How near the models of memory and step time come to kinds of models other than dense ones.
+"""How near the models of memory and step time come to kinds of models other than dense
+ones.
 
-    python -m tests.benchmarks.kinds_accuracy ROWS.jsonl ...     Markdown tables of measured rows
-    python -m tests.benchmarks.kinds_accuracy MODEL:BUDGET ...   lines for kinds/predicted.jsonl
-    python -m tests.benchmarks.kinds_accuracy RAW MODEL:BUDGET   the same, with the host of that row
+    python -m tests.benchmarks.kinds_accuracy ROWS.jsonl ...     Markdown tables of
+    measured rows python -m tests.benchmarks.kinds_accuracy MODEL:BUDGET ...   lines for
+    kinds/predicted.jsonl python -m tests.benchmarks.kinds_accuracy RAW MODEL:BUDGET
+    the same, with the host of that row
 
 Without arguments: the tables of reports/h200/README.md.
 
-Models and workload: kinds.py. What is predicted follows from config.json, GPU, vLLM's version, the
-arguments and, where a row names it, the host: how fast it launched the steps of another model on
-the same machine (raw/MODEL-BUDGET.json.gz). Nothing measured of the row goes into it.
+Models and workload: kinds.py. What is predicted follows from config.json, GPU, vLLM's
+version, the arguments and, where a row names it, the host: how fast it launched the
+steps of another model on the same machine (raw/MODEL-BUDGET.json.gz). Nothing measured
+of the row goes into it.
 """
 
 import gzip
@@ -41,10 +44,11 @@ from tests.h200 import spaced
 
 FOLDER = Path(__file__).parents[2] / "reports" / "h200" / "kinds"
 FIT, HELD_OUT = FOLDER / "fit.jsonl", FOLDER / "held-out.jsonl"
-# With random weights a token's scores are all but equal. Where a bias is added to them, or they are
-# rounded to 16 bits before they are compared, every token chooses the same experts: a step then
-# reads no more of them than one token does, as DeepSeek-V2-Lite's steps show. A trained model
-# chooses nearly evenly, and that is what `simulate` assumes; the rows called even draw lots.
+# With random weights a token's scores are all but equal. Where a bias is added to them,
+# or they are rounded to 16 bits before they are compared, every token chooses the same
+# experts: a step then reads no more of them than one token does, as DeepSeek-V2-Lite's
+# steps show. A trained model chooses nearly evenly, and that is what `simulate`
+# assumes; the rows called even draw lots.
 ROUTED_ALIKE = {
     "deepseek-v2-lite",
     "deepseek-v3-small",
@@ -75,8 +79,8 @@ Row = dict[str, Any]
 
 
 def routed_alike(step: StepModel, shape: ModelShape) -> StepModel:
-    """All tokens choose the same experts. 4-bit ones are unpacked again for every block of tokens:
-    up to eight times, after the steps of gpt-oss-20b."""
+    """All tokens choose the same experts. 4-bit ones are unpacked again for every block
+    of tokens: up to eight times, after the steps of gpt-oss-20b."""
     assert shape.experts is not None
     share = shape.experts.active / shape.experts.count
     if shape.quantization.bits <= 4:
@@ -94,7 +98,8 @@ def step_of(model: str) -> StepModel:
 
 
 def host_of(raw: Path) -> dict[str, Any]:
-    """The host's times by the steps of one row which it launched kernel by kernel, and the model.
+    """The host's times by the steps of one row which it launched kernel by kernel, and
+    the model.
 
     A step takes as long as the slower of host and GPU: here the GPU must have waited.
     """
@@ -172,7 +177,8 @@ def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
 
 
 def measured(row: Row) -> dict[str, float]:
-    """The figures of a line of rows.jsonl; of the last round, as the first compiles kernels."""
+    """The figures of a line of rows.jsonl; of the last round, as the first compiles
+    kernels."""
     figures = {"kv_tokens": row["kv_tokens"], **(row.get("repeats") or [{}])[-1]}
     if peak := (row.get("memory") or {}).get("activation_peak_bytes"):
         figures["activation_gib"] = peak / 2**30

@@ -1,11 +1,13 @@
 """Measures rows of reports/h200/kinds again, on the GPU of this machine.
 
-    python -m tests.benchmarks.measure_kinds OUTPUT MODEL:BUDGET ... --engine-arg enforce_eager=true
+    python -m tests.benchmarks.measure_kinds OUTPUT MODEL:BUDGET ... --engine-arg
+    enforce_eager=true
 
-Models and requests: kinds.py. Each row is an engine of its own, started as `verify` does it, with
-random weights; two short requests warm it up, then all are sent at once, twice. A line of JSON per
-row in OUTPUT/rows.jsonl, as in held-out.jsonl; OUTPUT/raw has the answers and steps, which
-`kinds_accuracy RAW` takes the host's times from, and the engine's log.
+Models and requests: kinds.py. Each row is an engine of its own, started as `verify`
+does it, with random weights; two short requests warm it up, then all are sent at once,
+twice. A line of JSON per row in OUTPUT/rows.jsonl, as in held-out.jsonl; OUTPUT/raw has
+the answers and steps, which `kinds_accuracy RAW` takes the host's times from, and the
+engine's log.
 """
 
 import argparse
@@ -42,7 +44,8 @@ def measured(
     # Compiling DeepGEMM's kernels before the first request takes ten minutes.
     os.environ["VLLM_DEEP_GEMM_WARMUP"] = "skip"
     config, context, even = config_of(model), context_of(model), is_even(model)
-    # Each token draws its experts, as those of a trained model are chosen: nearly evenly.
+    # Each token draws its experts, as those of a trained model are chosen: nearly
+    # evenly.
     os.environ["VLLM_MOE_ROUTING_SIMULATION_STRATEGY"] = (
         "uniform_random" if even else ""
     )

@@ -1,11 +1,12 @@
-"""How near the simulator comes to what `verify` measured: Markdown tables, worst cases included.
+"""How near the simulator comes to what `verify` measured: Markdown tables, worst cases
+included.
 
     python -m tests.benchmarks.simulate_accuracy
 
-Each folder of reports/h200 is named MODEL-WORKLOAD and holds a verify.json and the calibration that
-was written beside it. For each model the step times are fitted on the mixed workload, and every run
-is simulated with them; only the runs of the other workloads are a test. Below, other choices of
-what to fit on.
+Each folder of reports/h200 is named MODEL-WORKLOAD and holds a verify.json and the
+calibration that was written beside it. For each model the step times are fitted on the
+mixed workload, and every run is simulated with them; only the runs of the other
+workloads are a test. Below, other choices of what to fit on.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +72,7 @@ def cases(root: Path) -> dict[str, list[Case]]:
     return found
 
 
-# -- simulated, and measured -------------------------------------------------------------------
+# -- simulated, and measured ---------------------------------------------------------
 
 
 @cache
@@ -119,7 +120,7 @@ def fitted(group: Iterable[Case], names: Sequence[str]) -> CostModel:
     return calibrated_cost(together(calibrations))
 
 
-# -- the tables --------------------------------------------------------------------------------
+# -- the tables ----------------------------------------------------------------------
 
 
 def tables(root: Path) -> str:
@@ -169,7 +170,8 @@ def _row(case: Case, run: Run, found: Errors, rough: Errors, *, is_fitted: bool)
 
 
 def other_fits(groups: dict[str, list[Case]]) -> Iterator[str]:
-    yield f"| fitted on | tried on | {' | '.join(f'{name}, worst' for name in LIMITS)} |"
+    titles = " | ".join(f"{name}, worst" for name in LIMITS)
+    yield f"| fitted on | tried on | {titles} |"
     yield f"|---|---|{'---:|' * len(LIMITS)}"
     for model, group in groups.items():
         names = [case.workload for case in group]

@@ -9,15 +9,17 @@ once, 0.4 s for 4,000 at a rate, 2.6 s for 1,000 sessions of 20 turns.
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model
 from chunkscope.simulation.run import simulate
-from chunkscope.simulation.workload import Session, Turn, Workload, single
+from chunkscope.simulation.workload import Session, Workload, single
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
+from tests.simulation.common import talk
 
 ENGINE = Engine(
     release=release("0.30"), shape=find_model("llama-3.1-8b"), gpu=find_gpu("h100")
@@ -36,11 +38,10 @@ def talks(count: int, turns: int) -> Iterator[Session]:
     """Agents: long beginnings, then tool results, and answers in between."""
     chance = random.Random(2)
     for number in range(count):
-        made = [Turn(new_tokens=3_000, output_tokens=100, think_s=2.0)]
+        made = [(3_000, 100, 0.0)]
         for _ in range(turns - 1):
-            new = chance.randint(50, 600)
-            made.append(Turn(new_tokens=new, output_tokens=100, think_s=2.0))
-        yield Session(turns=tuple(made), arrival_s=number * 1.0)
+            made.append((chance.randint(50, 600), 100, 2.0))
+        yield replace(talk(*made), arrival_s=number * 1.0)
 
 
 def measure(name: str, sessions: Iterator[Session], settings: Settings) -> None:

@@ -1,4 +1,5 @@
-"""What every target shares: how it is explored, how things are damaged, and what counts as fine."""
+"""What every target shares: how it is explored, how things are damaged, and what counts
+as fine."""
 
 import faulthandler
 import math
@@ -32,7 +33,8 @@ def explore(
 
 @contextmanager
 def fine() -> Iterator[None]:
-    """What is done inside succeeds or is refused in a sentence that can be shown; it ends."""
+    """What is done inside succeeds or is refused in a sentence that can be shown; it
+    ends."""
     faulthandler.dump_traceback_later(
         PATIENCE_S, exit=True
     )  # native code takes no other limit
@@ -53,7 +55,7 @@ def assert_fine(run: Run) -> None:
         assert "rror: " in run.err or "bad row: " in run.err, run.err
 
 
-# --- damage ---------------------------------------------------------------------------------------
+# --- damage -------------------------------------------------------------------------
 
 texts = st.text(max_size=40) | st.sampled_from(
     ["", "\0", "\u2028", "[/b]", "{x}", "\ud800"]
@@ -114,7 +116,8 @@ def _changed(draw: st.DrawFn, value: Any) -> Any:
 
 @st.composite
 def damaged(draw: st.DrawFn, data: bytes | st.SearchStrategy[bytes]) -> bytes:
-    """The bytes as they are, or cut, overwritten, doubled or grown in up to four places."""
+    """The bytes as they are, or cut, overwritten, doubled or grown in up to four
+    places."""
     whole = data if isinstance(data, bytes) else draw(data)
     for _ in range(draw(st.integers(0, 4))):
         at, noise = draw(st.integers(0, len(whole))), draw(st.binary(max_size=8))

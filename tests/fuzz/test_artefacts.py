@@ -1,4 +1,5 @@
-"""Artefacts, budgets, committed settings and model configs that somebody else wrote or damaged."""
+"""Artefacts, budgets, committed settings and model configs that somebody else wrote or
+damaged."""
 
 import json
 import random
@@ -60,7 +61,12 @@ output_tokens_per_s = 900000
 [gate.outputs]
 equal = "99%"
 """  # each of which fails
-SETTINGS = b"model: llama-3.1-8b\nmax-num-seqs: 64\nmax_num_batched_tokens: 4K\nquantization: fp8\n"
+SETTINGS = b"""
+model: llama-3.1-8b
+max-num-seqs: 64
+max_num_batched_tokens: 4K
+quantization: fp8
+""".lstrip()
 
 
 @pytest.fixture(scope="session")
@@ -169,7 +175,8 @@ def test_committed_settings_are_read_or_refused(tmp_path: Path, name: str) -> No
         with fine():
             read_settings(path, version=(0, 24, 0))
 
-    words = b"vllm serve m --max-num-seqs 64 --max-num-b 256 --config other.yaml -O3 \\\n --x '"
+    words = b"vllm serve m --max-num-seqs 64 --max-num-b 256 "
+    words += b"--config other.yaml -O3 \\\n --x '"
     pairs = b"pretrained=m,max_num_seqs=64,batch_size=auto"
     kinds = damaged(SETTINGS) | damaged(words) | damaged(pairs)
     explore(check, kinds, past=[(b"a: &a [*a]",)])

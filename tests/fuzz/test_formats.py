@@ -31,7 +31,8 @@ LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
 
 def survives(path):
-    """Find and read a file; what comes out are prompts that can be encoded, or our own error."""
+    """Find and read a file; what comes out are prompts that can be encoded, or our own
+    error."""
     chosen = ReadOptions()
     with fine():
         sources, _ = discover([str(path)], options=chosen)

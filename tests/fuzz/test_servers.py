@@ -1,4 +1,5 @@
-"""Servers that answer whatever they like: a row, a row that is not usable, or a sentence."""
+"""Servers that answer whatever they like: a row, a row that is not usable, or a
+sentence."""
 
 import json
 from collections.abc import Iterator

@@ -11,6 +11,7 @@ import chunkscope
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile, Sample
 from chunkscope.prefixes.reuse import PrefixReuse
+from chunkscope.simulation.outputs import read_output
 from tests.build import TOKENIZER, dataset, profile
 
 
@@ -69,7 +70,9 @@ def test_a_prompt_needs_room_for_an_answer_of_256_tokens(place, context, refused
 @pytest.mark.parametrize(("context", "refused"), [(1_000, 0), (999, 1)])
 def test_a_prompt_needs_room_for_the_answer_of_its_dataset(place, context, refused):
     plan = place.save_plan(place.save_profile(scored=[990], written=[700]))
-    request = replace(plan.request, max_outputs={"scored": 1, "written": 300})
+    request = replace(
+        plan.request, outputs={"scored": read_output(1), "written": read_output(300)}
+    )
     replace(plan, request=request).save(place.reports / "plan.json")
     assert place.one(f"[data]\nmax_model_len = {context}").value == refused
 

@@ -27,7 +27,7 @@ from chunkscope.report.plan import sections
 from chunkscope.report.words import sentence
 from chunkscope.report.words.plan import answer as advice
 from chunkscope.report.words.plan import cautions
-from chunkscope.simulation.workload import OutputOrigin
+from chunkscope.simulation.outputs import OutputOrigin
 from chunkscope.vllm.enums import Entry, Mode, Task
 from chunkscope.vllm.flags import flags_of
 from chunkscope.vllm.footprint import memory

@@ -13,7 +13,7 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import simulate as simulate_workload
 from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.workload import Session, Workload, single
+from chunkscope.simulation.workload import Session, Turn, Workload, single
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy, Task
 from chunkscope.vllm.flags import release
@@ -63,12 +63,30 @@ def arriving(*rows: tuple[int, int, float]) -> list[Session]:
     return [single(prompt, output, time) for prompt, output, time in rows]
 
 
+def talk(*turns: tuple[int, int, float]) -> Session:
+    """New tokens, answer tokens and the time before it is sent, of each turn: its
+    prompt is all that was said before, and what is new."""
+    made = []
+    said = 0
+    for new_tokens, output_tokens, think_s in turns:
+        turn = Turn(
+            prompt_tokens=said + new_tokens,
+            output_tokens=output_tokens,
+            kept_tokens=said,
+            think_s=think_s,
+        )
+        made.append(turn)
+        said += new_tokens + output_tokens
+    return Session(turns=tuple(made))
+
+
 def workload_of(
     requests: Iterable[Session | tuple[int, int]],
     *,
     stretches: Sequence[Stretch] = (),
     shared_prefix: int = 0,
     concurrency: int | None = None,
+    samples_at_once: int | None = None,
     scored: Iterable[int] = (),
 ) -> Workload:
     """A request may be just (prompt tokens, output tokens): then it is there from the
@@ -88,6 +106,7 @@ def workload_of(
         arrivals="given",
         task=Task.GENERATE,
         concurrency=concurrency,
+        samples_at_once=samples_at_once,
         scored=Numbers(scored),
     )
 

@@ -18,13 +18,10 @@ import pytest
 import chunkscope
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prompts.chat import Conversation
+from chunkscope.simulation.draw import draw_workload
+from chunkscope.simulation.outputs import dataset_output
 from chunkscope.simulation.run import simulate
-from chunkscope.simulation.workload import (
-    Workload,
-    dataset_output,
-    draw_workload,
-    single,
-)
+from chunkscope.simulation.workload import Workload, single
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Task

@@ -12,7 +12,7 @@ from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
 from chunkscope.models import find_model
 from chunkscope.simulation.run import simulate as simulate_workload
-from chunkscope.simulation.workload import Session, Turn
+from chunkscope.simulation.workload import Session
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
@@ -23,6 +23,7 @@ from tests.simulation.common import (
     args,
     arriving,
     simulate,
+    talk,
     workload_of,
 )
 
@@ -159,10 +160,8 @@ def test_what_can_never_be_served_is_an_input_error(requests, setting, place):
 
 
 def test_the_last_turn_of_a_session_must_fit_as_well():
-    turn = Turn(new_tokens=20, output_tokens=5)
-
     with pytest.raises(InputError, match="request 3 has 75 tokens"):
-        simulate([Session(turns=(turn,) * 3)], args(max_model_len=64))
+        simulate([talk(*((20, 5, 0.0),) * 3)], args(max_model_len=64))
 
 
 def test_a_setting_that_vllm_refuses_is_a_usage_error():
@@ -290,15 +289,11 @@ def test_a_beginning_that_neighbours_share_is_read_faster():
 
 # -- sessions ------------------------------------------------------------------
 
-THREE_TURNS = (
-    Turn(new_tokens=100, output_tokens=2, think_s=10.0),
-    Turn(new_tokens=50, output_tokens=3, think_s=0.0),
-    Turn(new_tokens=20, output_tokens=1),
-)
+THREE_TURNS = talk((100, 2, 0.0), (50, 3, 10.0), (20, 1, 0.0))
 
 
 def test_the_next_turn_comes_after_the_answer_and_the_pause():
-    run = simulate([Session(turns=THREE_TURNS)], args(enable_prefix_caching=False))
+    run = simulate([THREE_TURNS], args(enable_prefix_caching=False))
 
     # 100 tokens and one; then 152 and two; then 175.
     answers_s = [1.1 + 1.001, 1.152 + 2 * 1.001, 1.175]
@@ -310,13 +305,13 @@ def test_the_next_turn_comes_after_the_answer_and_the_pause():
 
 def test_a_turn_finds_what_the_turns_before_it_left():
     """Whole blocks of 16: of 101 computed tokens 96, of 154 144."""
-    run = simulate([Session(turns=THREE_TURNS)])
+    run = simulate([THREE_TURNS])
 
     assert run.cached_tokens == 96 + 144
 
 
 def test_a_turn_whose_blocks_were_evicted_meanwhile_reads_them_again():
-    session = Session(turns=THREE_TURNS)
+    session = THREE_TURNS
     others = arriving((1_000, 1, 5.0))  # while the user thinks
     tight = args(kv_cache_tokens=16 * 64)
 
@@ -333,7 +328,7 @@ def test_sessions_find_the_beginning_that_they_share():
 
 
 def _two() -> list[Session]:
-    return [Session(turns=THREE_TURNS)] * 2
+    return [THREE_TURNS] * 2
 
 
 def test_a_client_keeps_so_many_sessions_under_way():

@@ -3,6 +3,7 @@ their order."""
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,35 +14,29 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths, read_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
-from chunkscope.simulation import workload as workload_module
+from chunkscope.simulation import draw as draw_module
+from chunkscope.simulation.draw import draw_workload, parts
+from chunkscope.simulation.outputs import dataset_output
 from chunkscope.simulation.workload import (
     Request,
-    Session,
-    Turn,
     Workload,
     arrival_rate,
     arrival_times,
-    dataset_output,
-    draw_workload,
-    parts,
     single,
 )
 from chunkscope.vllm.enums import SendOrder, Task
 from tests.build import MIXED, dataset
-from tests.simulation.common import workload_of
+from tests.simulation.common import talk, workload_of
 
 # -- sessions ------------------------------------------------------------------
 
-TURNS = (
-    Turn(new_tokens=100, output_tokens=10, think_s=2.0),
-    Turn(new_tokens=30, output_tokens=5),
-)
+TALK = talk((100, 10, 0.0), (30, 5, 2.0))
 
 
 def test_a_prompt_is_all_that_was_said_before_and_what_is_new():
-    talk = Session(turns=TURNS, arrival_s=4.0, stretch=1)
+    session = replace(TALK, arrival_s=4.0, stretch=1)
 
-    assert workload_of([talk, single(7, 8)]).requests == (
+    assert workload_of([session, single(7, 8)]).requests == (
         Request(prompt_tokens=100, output_tokens=10, arrival_s=4.0, stretch=1),
         Request(prompt_tokens=140, output_tokens=5, arrival_s=4.0, stretch=1),
         Request(prompt_tokens=7, output_tokens=8),
@@ -49,11 +44,11 @@ def test_a_prompt_is_all_that_was_said_before_and_what_is_new():
 
 
 def test_of_every_second_session_the_same_requests_are_scored():
-    sent = workload_of([Session(turns=TURNS), single(1, 1)] * 2, scored=[1, 2, 4])
+    sent = workload_of([TALK, single(1, 1)] * 2, scored=[1, 2, 4])
 
     half = sent.every_nth(2)
 
-    assert half.sessions == (Session(turns=TURNS),) * 2
+    assert half.sessions == (TALK,) * 2
     assert half.likelihoods == {1, 3}
 
 
@@ -218,7 +213,7 @@ def test_a_part_of_the_prompts_stands_for_all_of_them():
 
 
 def test_of_very_many_prompts_some_are_drawn_from_and_the_shares_stay(monkeypatch):
-    monkeypatch.setattr(workload_module, "MOST_PROMPTS", 500)
+    monkeypatch.setattr(draw_module, "MOST_PROMPTS", 500)
     large = known("a", tuple(range(1, 2_001)), (0,) * 2_000)
     small = known("b", (5_000,) * 20, (0,) * 20)
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
@@ -9,10 +10,10 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.requests import Step
 from chunkscope.simulation.run import Arrivals, session_states
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.workload import Session, Turn, Workload
+from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.rules import Rules
-from tests.simulation.common import parts_of
+from tests.simulation.common import parts_of, talk
 
 Seen = dict[str, Any]
 MOST_STEPS = 20_000  # of one workload
@@ -74,19 +75,15 @@ def sent(
     sessions, scored, place = [], [], 0
     for asked in requests:
         later = asked.get("turns", [])
-        new = [asked["prompt"], *(turn["new"] for turn in later)]
-        outputs = [asked["output"], *(turn["output"] for turn in later)]
-        thinks = [*(turn["think"] for turn in later), 0]
-        turns = []
-        for new_tokens, output, think in zip(new, outputs, thinks, strict=True):
+        turns = [(asked["prompt"], asked["output"], 0)]
+        for turn in later:
+            turns.append((turn["new"], turn["output"], turn["think"]))
+        for _ in turns:
             if asked.get("prompt_logprobs"):
                 scored.append(place)
             place += 1
-            turns.append(
-                Turn(new_tokens=new_tokens, output_tokens=output, think_s=think)
-            )
-        session = Session(
-            turns=tuple(turns),
+        session = replace(
+            talk(*turns),
             arrival_s=asked.get("comes_at", 0),
             stretch=asked.get("stretch", -1),
         )

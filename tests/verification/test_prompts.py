@@ -18,7 +18,9 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prefix_files import PrefixFile
-from chunkscope.simulation.workload import Workload, dataset_output, draw_workload
+from chunkscope.simulation.draw import draw_workload
+from chunkscope.simulation.outputs import dataset_output
+from chunkscope.simulation.workload import Workload
 from chunkscope.sources.base import ReadOptions
 from chunkscope.verification.options import VerifyOptions
 from chunkscope.verification.prompts import (

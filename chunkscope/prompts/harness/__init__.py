@@ -12,6 +12,7 @@ from chunkscope.prompts.harness import (
     lighteval,
     lm_eval,
     opencompass,
+    sessions,
 )
 from chunkscope.prompts.harness.log import HarnessLog, LogStart
 from chunkscope.sources.formats import Format, LogRules, add_logs
@@ -23,6 +24,7 @@ RECOGNISERS: tuple[Callable[[LogStart], HarnessLog | None], ...] = (
     lighteval.recognise,
     opencompass.recognise,
     evalscope.recognise,
+    sessions.recognise,
 )
 
 

@@ -34,17 +34,27 @@ def recognise(start: LogStart) -> HarnessLog | None:
 
 def header_of(metadata: dict[str, Any]) -> LogHeader:
     run = as_dict(metadata.get("eval"))
-    of_task = as_dict(as_dict(metadata.get("plan")).get("config"))
-    of_model = as_dict(run.get("model_generate_config"))
     return LogHeader(
         harness="Inspect",
         version=as_text(as_dict(run.get("packages")).get("inspect_ai")),
         task=as_text(run.get("task")),
         order=AS_SENT,
-        concurrency=first_count(
-            of_model.get("max_connections"), of_task.get("max_connections")
-        ),
+        concurrency=connections_of(metadata),
     )
+
+
+def connections_of(metadata: dict[str, Any]) -> int | None:
+    """Requests that Inspect kept in flight, where that was set."""
+    run = as_dict(metadata.get("eval"))
+    of_task = as_dict(as_dict(metadata.get("plan")).get("config"))
+    of_model = as_dict(run.get("model_generate_config"))
+    return first_count(of_model.get("max_connections"), of_task.get("max_connections"))
+
+
+def samples_at_once(metadata: dict[str, Any]) -> int | None:
+    """Samples that Inspect kept under way: as many as requests where nothing is set."""
+    config = as_dict(as_dict(metadata.get("eval")).get("config"))
+    return first_count(config.get("max_samples"), connections_of(metadata))
 
 
 def models_in(start: LogStart) -> list[str]:
@@ -83,6 +93,7 @@ class EarlierTurn:
 class InspectLog(HarnessLog):
     def __init__(self, header: LogHeader, start: LogStart, model: str) -> None:
         super().__init__(header)
+        self.at_once = samples_at_once(start.metadata)
         self.model = model
         self.counts_texts = start.counts_texts
         self.rendered = start.source.rendered

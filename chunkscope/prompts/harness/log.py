@@ -24,12 +24,14 @@ class SessionTurn:
 
     In a session each request is sent when the one before has ended. `pause_s` is the
     time between the end of the previous request and the start of this one; None for the
-    first turn, and where the log does not say.
+    first turn, and where the log does not say. `kept_tokens` are the leading tokens
+    that repeat the previous prompt and its answer, where the data itself says so.
     """
 
     session: str
     number: int
     pause_s: float | None = None
+    kept_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +99,15 @@ class LogSummary(LogHeader):
     output_caps: dict[str, int] = field(default_factory=dict)
     # Asked of the task: nothing was sent yet.
     rendered: bool = False
+    # Chains of requests; None where no request follows another.
+    sessions: int | None = None
 
     @property
     def is_agent(self) -> bool:
-        """Whether samples are chains of requests, each sent when the one before has
+        """Whether requests follow each other, each sent when the one before has
         ended.
         """
-        return self.harness == "Inspect" and self.requests > self.documents
+        return self.sessions is not None
 
     @property
     def output_limit(self) -> int | None:
@@ -133,6 +137,9 @@ class HarnessLog(ABC):
     """Reads the rows of one log, in order and once; then it can say what was in
     them.
     """
+
+    at_once: int | None = None  # sessions that the client kept under way
+    system_tokens = 0  # that every session begins with, where the log has no texts
 
     def __init__(self, header: LogHeader) -> None:
         self.header = header

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from chunkscope_config import facts
-from chunkscope_sender import Request, Sender
+from chunkscope_sender import Sender
+from chunkscope_sessions import Client, SentSession, SentTurn
 
 PROBE = "chunkscope_probe.Probe"
 USAGE = {"serve": "OPENAI_API_SERVER", "llm": "LLM_CLASS", "other": "ENGINE_CONTEXT"}
@@ -45,120 +46,137 @@ def main() -> None:
     tell("done")
 
 
+class Engine:
+    """vLLM's asynchronous engine, with our probe in its workers."""
+
+    def __init__(self, arguments: "dict[str, Any]", entry: str) -> None:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.usage.usage_lib import UsageContext
+
+        args = AsyncEngineArgs(**arguments, worker_extension_cls=PROBE)
+        self._entry = entry
+        self._usage = UsageContext[USAGE[entry]]
+        self._config = args.create_engine_config(self._usage)
+        self.llm: Any = None
+
+    def start(self) -> None:
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        self.llm = AsyncLLM.from_vllm_config(self._config, usage_context=self._usage)
+
+    def facts(self) -> "dict[str, Any]":
+        return {**facts(self._config), "entry": self._entry}
+
+    def sender(self, task: "dict[str, Any]") -> Sender:
+        vocab = self._config.model_config.get_vocab_size()
+        return Sender(self.llm, task, vocab=vocab)
+
+    async def ask(self, method: str) -> "list[dict[str, Any]]":
+        """What every worker answers."""
+        answers = await self.llm.collective_rpc(method)
+        return [json.loads(text) for text in answers]
+
+    async def steps(self) -> "dict[str, Any]":
+        """What the steps since the last time held, as the first worker saw them."""
+        workers = await self.ask("chunkscope_steps")
+        return workers[0]
+
+    async def forget(self) -> bool:
+        """Empty the prefix cache and drop the steps; False if it stays full."""
+        await self.steps()
+        for _ in range(EMPTYING_TRIES):
+            if await self.llm.reset_prefix_cache() is not False:
+                return True
+            await asyncio.sleep(0.1)  # the last request still holds its blocks
+        return False
+
+
 class Measurement:
     """One engine, from its start to the last repeat."""
 
     def __init__(self, task: "dict[str, Any]", tell: Tell) -> None:
         self._task = task
         self._tell = tell
-        self._engine: Any = None
 
     async def go(self) -> None:
         started = time.perf_counter()
-        config = self._start()
-        measuring = asyncio.create_task(self._measure(config, started))
+        engine = Engine(self._task["engine"], self._task["entry"])
+        self._tell("accepted", engine=engine.facts())
+        engine.start()
+        measuring = asyncio.create_task(self._measure(engine, started))
         try:
-            # vLLM never answers what it was asked when its engine is killed.
-            while not measuring.done():
-                await asyncio.wait([measuring], timeout=LOOK_S)
-                if self._engine.errored and not measuring.done():
-                    raise self._engine.dead_error
-            await measuring
+            await lives_until(measuring, engine.llm)
         finally:
-            self._engine.shutdown()
+            engine.llm.shutdown()
 
-    def _start(self) -> Any:
-        """Start the engine; vLLM's configuration of it."""
-        from vllm.engine.arg_utils import AsyncEngineArgs
-        from vllm.usage.usage_lib import UsageContext
-        from vllm.v1.engine.async_llm import AsyncLLM
-
-        args = AsyncEngineArgs(**self._task["engine"], worker_extension_cls=PROBE)
-        usage = UsageContext[USAGE[self._task["entry"]]]
-        config = args.create_engine_config(usage)
-        self._tell("accepted", engine=self._facts(config))
-        self._engine = AsyncLLM.from_vllm_config(config, usage_context=usage)
-        return config
-
-    def _facts(self, config: Any) -> "dict[str, Any]":
-        return {**facts(config), "entry": self._task["entry"]}
-
-    async def _measure(self, config: Any, started: float) -> None:
-        workers = await self._ask("chunkscope_begin")
+    async def _measure(self, engine: Engine, started: float) -> None:
+        workers = await engine.ask("chunkscope_begin")
         start_s = time.perf_counter() - started
-        running = self._facts(config)
+        running = engine.facts()
         self._tell("ready", start_s=start_s, engine=running, workers=workers)
-        vocab = config.model_config.get_vocab_size()
-        sender = Sender(self._engine, self._task, vocab=vocab)
+        sender = engine.sender(self._task)
         self._tell("phase", phase="warming up")
-        await sender.warm_up(_requests(self._task["warm_up"]))
+        await sender.warm_up(read_sessions(self._task["warm_up"]))
         for repeat in range(self._task["repeats"]):
-            await self._repeat(sender, repeat)
-        await self._check_outputs(sender, running["max_model_len"])
+            await self._repeat(engine, sender, repeat)
+        await self._check_outputs(engine, sender)
         self._tell("measured")
-        await self._send_bursts(sender, running)
+        await self._send_bursts(engine, sender)
 
-    async def _repeat(self, sender: Sender, repeat: int) -> None:
+    async def _repeat(self, engine: Engine, sender: Sender, repeat: int) -> None:
         """Send the workload once, to an empty prefix cache."""
-        emptied = await self._forget()
+        emptied = await engine.forget()
         self._tell("phase", phase="measuring", repeat=repeat)
-        requests = _requests(self._task["requests"])
-        counter = Counter(self._tell, len(requests))
-        concurrency = self._task["concurrency"]
-        sent = await sender.send(requests, str(repeat), concurrency, counter.count)
+        sessions = read_sessions(self._task["sessions"])
+        turns = sum(len(session.turns) for session in sessions)
+        counter = Counter(self._tell, turns)
+        client = Client(self._task["at_once"], self._task["limit_s"], counter.count)
+        sent = await sender.send(sessions, str(repeat), client)
         self._tell(
             "repeat",
             answers=sent.told(),
-            steps=await self._steps(),
-            memory=await self._ask("chunkscope_memory"),
+            steps=await engine.steps(),
+            memory=await engine.ask("chunkscope_memory"),
             held=sent.held,
             emptied=emptied,
         )
 
-    async def _check_outputs(self, sender: Sender, max_model_len: int) -> None:
+    async def _check_outputs(self, engine: Engine, sender: Sender) -> None:
         """Send the sample twice, batched otherwise: that alone changes some answers."""
-        sample = _requests(self._task["output_sample"])
+        sample = read_sessions(self._task["output_sample"])
         if not sample:
             return
-        _shorten(sample, max_model_len)
+        shorten(sample, engine.facts()["max_model_len"])
         for again in (False, True):
-            await self._forget()
+            await engine.forget()
             self._tell("phase", phase="checking outputs")
             counter = Counter(self._tell, len(sample))
             answers = await sender.outputs(sample, counter.count, again=again)
             self._tell("outputs", answers=answers)
 
-    async def _send_bursts(self, sender: Sender, running: "dict[str, Any]") -> None:
+    async def _send_bursts(self, engine: Engine, sender: Sender) -> None:
         """Bursts of one kind each: a workload need not show what every step costs."""
         for number, burst in enumerate(self._task["bursts"]):
-            await self._forget()
+            await engine.forget()
             self._tell("phase", phase="calibrating")
-            request = Request(**burst["request"])
-            tokens = request.prompt_tokens + request.output_tokens
-            count = _fitting(burst["count"], tokens, running)
-            if count * tokens > LONGEST_BURST_S * sender.fastest:
+            turn = SentTurn(**burst["turn"])
+            count = fitting(burst["count"], turn.tokens, engine.facts())
+            if count * turn.tokens > LONGEST_BURST_S * sender.fastest:
                 continue
-            await sender.send([request] * count, f"b{number}")
-            self._tell("burst", steps=await self._steps())
+            await sender.send([SentSession([turn])] * count, f"b{number}", Client())
+            self._tell("burst", steps=await engine.steps())
 
-    async def _steps(self) -> "dict[str, Any]":
-        """What the steps since the last time held, as the first worker saw them."""
-        workers = await self._ask("chunkscope_steps")
-        return workers[0]
 
-    async def _forget(self) -> bool:
-        """Empty the prefix cache and drop the steps; False if it stays full."""
-        await self._steps()
-        for _ in range(EMPTYING_TRIES):
-            if await self._engine.reset_prefix_cache() is not False:
-                return True
-            await asyncio.sleep(0.1)  # the last request still holds its blocks
-        return False
+async def lives_until(measuring: "asyncio.Task[None]", llm: Any) -> None:
+    """Wait for the end of the measurement, or raise why the engine died.
 
-    async def _ask(self, method: str) -> "list[dict[str, Any]]":
-        """What every worker answers."""
-        answers = await self._engine.collective_rpc(method)
-        return [json.loads(text) for text in answers]
+    vLLM never answers what it was asked when its engine is killed.
+    """
+    while not measuring.done():
+        await asyncio.wait([measuring], timeout=LOOK_S)
+        if llm.errored and not measuring.done():
+            raise llm.dead_error
+    await measuring
 
 
 class Counter:
@@ -174,18 +192,23 @@ class Counter:
         self._tell("progress", done=self._done, of=self._of)
 
 
-def _requests(rows: "list[dict[str, Any]]") -> "list[Request]":
-    return [Request(**row) for row in rows]
+def read_sessions(rows: "list[dict[str, Any]]") -> "list[SentSession]":
+    sessions = []
+    for row in rows:
+        turns = [SentTurn(**turn) for turn in row["turns"]]
+        sessions.append(SentSession(turns, row["arrival_s"], row["place"]))
+    return sessions
 
 
-def _shorten(requests: "list[Request]", max_model_len: int) -> None:
+def shorten(sessions: "list[SentSession]", max_model_len: int) -> None:
     """Make answers end where the context does."""
-    for request in requests:
-        room = max(1, max_model_len - request.prompt_tokens)
-        request.output_tokens = min(request.output_tokens, room)
+    for session in sessions:
+        for turn in session.turns:
+            room = max(1, max_model_len - turn.prompt_tokens)
+            turn.output_tokens = min(turn.output_tokens, room)
 
 
-def _fitting(count: int, tokens: int, running: "dict[str, Any]") -> int:
+def fitting(count: int, tokens: int, running: "dict[str, Any]") -> int:
     """As many of so many requests as run at the same time."""
     block_size = int(running["block_size"])
     kv_tokens = int(running["num_gpu_blocks"] or 0) * block_size

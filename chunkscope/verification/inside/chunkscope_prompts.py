@@ -3,14 +3,16 @@
 import random
 from collections import Counter
 
+from chunkscope_sessions import SentSession
+
 
 class SharingIds:
     """Makes prompts: the ids of a prompt's stretches, and after them ids of its own.
 
     `stretches` are pairs of the stretch before (or -1) and a number of tokens, `ends`
-    the last stretch of each prompt (or -1). Whatever follows the same stretch begins
-    with an id of its own, as long as there are enough ids: random ones alone would now
-    and then go on alike. The same seed makes the same prompts.
+    the last stretch of each session's first prompt (or -1). Whatever follows the same
+    stretch begins with an id of its own, as long as there are enough ids: random ones
+    alone would now and then go on alike. The same seed makes the same prompts.
     """
 
     def __init__(
@@ -33,8 +35,26 @@ class SharingIds:
             self._turn_of_prompt.append(followers[end])
             followers[end] += 1
 
+    def texts(self, seed: str, session: SentSession, number: int) -> "list[list[int]]":
+        """The ids that each turn of a session adds to what it keeps.
+
+        `number` tells sessions apart that have no place in the workload.
+        """
+        length = session.turns[0].prompt_tokens
+        if session.place is None:
+            name = f"{seed}/alone/{number}"
+            first = random_ids(name, length, self._ids)
+        else:
+            name = f"{seed}/{session.place}"
+            first = self.prompt(seed, session.place, length)
+        texts = [first]
+        for place, turn in enumerate(session.turns[1:], start=1):
+            new = turn.prompt_tokens - turn.kept_tokens
+            texts.append(random_ids(f"{name}/turn/{place}", new, self._ids))
+        return texts
+
     def prompt(self, seed: str, place: int, length: int) -> "list[int]":
-        """The ids of the prompt at this place of the workload."""
+        """The ids of the first prompt of the session at this place of the workload."""
         path = []
         stretch = self._ends[place]
         while stretch >= 0:

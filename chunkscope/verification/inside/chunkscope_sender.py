@@ -1,4 +1,4 @@
-"""Send requests to a vLLM engine, and note when each of their tokens comes back."""
+"""Send sessions to a vLLM engine, and note when each of their tokens comes back."""
 
 import asyncio
 import inspect
@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from chunkscope_prompts import SharingIds, random_ids
+from chunkscope_prompts import SharingIds
+from chunkscope_sessions import Answer, Client, Question, Round, SentSession
 
 # Prompts of `--check-outputs` are those of the first repeat, so that rows can be
 # compared.
@@ -15,188 +16,135 @@ FIRST_REPEAT = "0"
 
 
 @dataclass
-class Request:
-    """One request. Without a place in the workload its prompt shares nothing."""
+class Sent:
+    """The answers to a round. `held`: all waited in the engine until the start."""
 
-    prompt_tokens: int
-    output_tokens: int
-    arrival_s: float = 0.0
-    place: "int | None" = None
-    is_scored: bool = False  # asks for the likelihood of its prompt
-
-
-@dataclass
-class Answer:
-    """When a request was sent, and how many tokens came at which times."""
-
-    sent: float
-    times: "list[float]"
-    counts: "list[int]"
-    cached: "int | None"
-    tokens: "list[int]"
-
-    def told(self, start: float) -> "dict[str, Any]":
-        """As JSON has it, in seconds since `start`."""
-        return {
-            "sent": max(0.0, self.sent - start),
-            "times": [time - start for time in self.times],
-            "counts": self.counts,
-            "cached": self.cached,
-        }
-
-
-@dataclass
-class Round:
-    """All requests once. `held`: they waited in the engine until the start."""
-
-    start: float
     held: bool
     answers: "list[Answer]"
 
     def told(self) -> "list[dict[str, Any]]":
-        return [answer.told(self.start) for answer in self.answers]
-
-
-def nobody_is_told() -> None:
-    """What to call with every answer, where there is nothing to do."""
+        return [answer.told() for answer in self.answers]
 
 
 class Sender:
-    """Sends requests of one task to one engine."""
+    """Sends sessions of one task to one engine."""
 
     def __init__(self, engine: Any, task: "dict[str, Any]", *, vocab: int) -> None:
         self._engine = engine
         self._seed = task["seed"]
         self._given = task.get("prompts")  # token ids by place, where they are real
         # Special tokens sit at either end of most vocabularies.
-        self._ids = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
-        self._sharing = SharingIds(task["stretches"], task["ends"], self._ids)
+        ids = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
+        self._sharing = SharingIds(task["stretches"], task["ends"], ids)
         self._tokens = TokenTimes(engine.output_processor)
-        self.fastest = 0.0  # the most tokens per second of all that was sent
+        self.fastest = 0.0  # the most tokens per second that were computed
 
-    async def warm_up(self, requests: "list[Request]") -> None:
-        """Send requests whose times do not count; see that their tokens can be seen."""
-        sent = await self.send(requests, "w")
-        for request, answer in zip(requests, sent.answers):
-            if sum(answer.counts) != request.output_tokens:
+    async def warm_up(self, sessions: "list[SentSession]") -> None:
+        """Send sessions whose times do not count; see that their tokens can be seen."""
+        sent = await self.send(sessions, "w", Client())
+        for answer in sent.answers:
+            if answer.tokens != len(answer.ids):
                 raise RuntimeError(
                     "chunkscope cannot see the tokens of this vLLM version"
                 )
 
     async def send(
         self,
-        requests: "list[Request]",
+        sessions: "list[SentSession]",
         name: str,
-        concurrency: "int | None" = None,
-        tell: "Callable[[], None]" = nobody_is_told,
-    ) -> Round:
-        """Send all at their times, with at most `concurrency` of them under way.
+        client: Client,
+    ) -> Sent:
+        """Send all at their times, as the client does.
 
-        Each `name` has prompts of its own, unless they are given. `tell` is called with
-        every answer.
+        Each `name` has prompts of its own, unless they are given.
         """
-        prompts = []
-        for number, request in enumerate(requests):
-            prompts.append(self._prompt(name, request, number))
-        return await self._send(requests, prompts, name, concurrency, tell)
+        texts = self._texts(name, sessions)
+        sending = Round(name, sessions, texts, self._ask, client)
+        held = client.at_once is None and await self._hold(sessions)
+        tasks = sending.begin()
+        if held:
+            sending.began = await self._let_go(tasks)
+        answers = await sending.finish()
+        self._tokens.forget()  # those of requests that were given up
+        computed = 0
+        for answer in answers:
+            computed += answer.prompt_tokens - (answer.cached or 0) + answer.tokens
+        self.fastest = max(self.fastest, computed / sending.clock())
+        return Sent(held, answers)
 
     async def outputs(
         self,
-        requests: "list[Request]",
-        tell: "Callable[[], None]" = nobody_is_told,
+        sessions: "list[SentSession]",
+        tell: "Callable[[], None]",
         *,
         again: bool,
     ) -> "list[list[int]]":
-        """The tokens that answer the requests.
+        """The tokens that answer the sessions, which have one turn each.
 
         `again` batches them otherwise: the last first, half of them under way.
         """
-        order = list(requests)
-        concurrency = None
+        order = list(sessions)
+        client = Client(tell=tell)
         if again:
             order.reverse()
-            concurrency = (len(order) + 1) // 2
-        prompts = [self._prompt(FIRST_REPEAT, request, 0) for request in order]
-        sent = await self._send(order, prompts, "o", concurrency, tell)
-        tokens = [answer.tokens for answer in sent.answers]
+            client.at_once = (len(order) + 1) // 2
+        sent = await self.send(order, FIRST_REPEAT, client)
+        ids = [answer.ids for answer in sent.answers]
         if again:
-            tokens.reverse()
-        return tokens
-
-    def _prompt(self, name: str, request: Request, number: int) -> "list[int]":
-        seed = f"{self._seed}/{name}"
-        length = request.prompt_tokens
-        ids: list[int]
-        if request.place is None:
-            ids = random_ids(f"{seed}/alone/{number}", length, self._ids)
-        elif self._given is not None:
-            ids = self._given[request.place]
-        else:
-            ids = self._sharing.prompt(seed, request.place, length)
+            ids.reverse()
         return ids
 
-    async def _send(
-        self,
-        requests: "list[Request]",
-        prompts: "list[list[int]]",
-        name: str,
-        concurrency: "int | None",
-        tell: "Callable[[], None]",
-    ) -> Round:
-        """Requests that come at once all wait in the engine when the clock starts.
+    def _texts(
+        self, name: str, sessions: "list[SentSession]"
+    ) -> "list[list[list[int]]]":
+        seed = f"{self._seed}/{name}"
+        texts = []
+        for number, session in enumerate(sessions):
+            if self._given is not None and session.place is not None:
+                texts.append([self._given[session.place]])
+            else:
+                texts.append(self._sharing.texts(seed, session, number))
+        return texts
 
-        A client that keeps some under way sends the next when one of them ends.
-        """
-        at_once = concurrency is None and not any(r.arrival_s for r in requests)
-        held = at_once and await self._hold()
-        under_way = asyncio.Semaphore(concurrency or len(requests))
-        begin = time.perf_counter()
-
-        async def send_one(number: int) -> Answer:
-            request = requests[number]
-            wait_s = begin + request.arrival_s - time.perf_counter()
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
-            async with under_way:
-                answer = await self._answer(
-                    f"{name}.{number}", request, prompts[number]
-                )
-            tell()
-            return answer
-
-        tasks = [asyncio.create_task(send_one(n)) for n in range(len(requests))]
-        start = await self._let_go(tasks) if held else begin
-        answers = list(await asyncio.gather(*tasks))
-        tokens = sum(r.prompt_tokens + r.output_tokens for r in requests)
-        rate = tokens / (time.perf_counter() - start)
-        self.fastest = max(self.fastest, rate)
-        return Round(start, held, answers)
-
-    async def _answer(self, name: str, request: Request, ids: "list[int]") -> Answer:
+    async def _ask(self, question: Question) -> Answer:
         """Send one request; its tokens' times are noted as they come."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         params = SamplingParams(
             temperature=0.0,
-            max_tokens=request.output_tokens,
+            max_tokens=question.about.output_tokens,
             ignore_eos=True,
             detokenize=False,
-            prompt_logprobs=1 if request.is_scored else None,
+            prompt_logprobs=1 if question.about.is_scored else None,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         sent = time.perf_counter()
         cached = None
-        tokens: list[int] = []
-        prompt = {"prompt_token_ids": ids}
-        async for output in self._engine.generate(prompt, params, name):
-            tokens += output.outputs[0].token_ids
+        ids: list[int] = []
+        prompt = {"prompt_token_ids": question.ids}
+        async for output in self._engine.generate(prompt, params, question.name):
+            ids += output.outputs[0].token_ids
             cached = getattr(output, "num_cached_tokens", None)
-        times, counts = self._tokens.take(name)
-        return Answer(sent, times, counts, cached, tokens)
+        times, counts = self._tokens.take(question.name)
+        return Answer(
+            session=question.session,
+            turn=question.turn,
+            prompt_tokens=len(question.ids),
+            sent=sent,
+            times=times,
+            counts=counts,
+            cached=cached,
+            ids=ids,
+        )
 
-    async def _hold(self) -> bool:
-        """Let the engine take requests and begin none; False if it cannot."""
+    async def _hold(self, sessions: "list[SentSession]") -> bool:
+        """Let the engine take requests and begin none.
+
+        False where sessions come at times of their own, and if the engine cannot.
+        """
+        if any(session.arrival_s for session in sessions):
+            return False
         pause = getattr(self._engine, "pause_generation", None)
         if pause is None or "mode" not in inspect.signature(pause).parameters:
             return False
@@ -205,8 +153,8 @@ class Sender:
         await pause(mode="keep", clear_cache=False)
         return True
 
-    async def _let_go(self, tasks: "list[asyncio.Task[Answer]]") -> float:
-        """Start the engine when all requests wait in it; the time of the start.
+    async def _let_go(self, tasks: "list[asyncio.Task[None]]") -> float:
+        """Start the engine when all sessions wait in it; the time of the start.
 
         It starts as well when one of the requests failed.
         """
@@ -250,3 +198,8 @@ class TokenTimes:
     def take(self, name: str) -> "tuple[list[float], list[int]]":
         """The times and counts of one request, which are forgotten here."""
         return self._times.pop(name, []), self._counts.pop(name, [])
+
+    def forget(self) -> None:
+        """Drop all that nobody took."""
+        self._times.clear()
+        self._counts.clear()

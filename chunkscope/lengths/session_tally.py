@@ -1,0 +1,158 @@
+"""Puts the requests of a dataset together to the sessions that they form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
+from chunkscope.lengths.sessions import Sessions
+from chunkscope.lengths.trace_export import SentPrompt
+from chunkscope.prefixes.near_misses import same_start
+from chunkscope.prefixes.sharing import Sharing
+from chunkscope.prompts.harness.log import SessionTurn
+from chunkscope.tokenizers.reference import ID_BYTES
+
+MOST_HELD_BYTES = 256 << 20  # of prompts to which the next turn is compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    prompt_tokens: int
+    kept_tokens: int
+    output_tokens: int | None
+    think_s: float | None
+
+
+@dataclass(slots=True)
+class Session:
+    """What is known of a session by now."""
+
+    place: int  # of its first request in the dataset
+    turns: list[Turn] = field(default_factory=list)
+
+
+class SessionTally:
+    """The sessions of one dataset, as their requests come."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.requests = 0
+        # By session, the ids of its last prompt; of those that went on last.
+        self.held: dict[str, bytes] = {}
+        self.held_bytes = 0
+
+    def add(self, prompt: SentPrompt, turn: SessionTurn) -> int:
+        """A request, after all before it. Returns the tokens that it repeats."""
+        session = self.sessions.setdefault(turn.session, Session(self.requests))
+        self.requests += 1
+        kept = 0
+        if session.turns:
+            kept = self._kept(prompt, turn, session.turns[-1])
+        session.turns.append(
+            Turn(
+                prompt_tokens=prompt.tokens,
+                kept_tokens=min(kept, prompt.tokens),
+                output_tokens=prompt.output,
+                think_s=turn.pause_s,
+            )
+        )
+        self._hold(turn.session, prompt.ids)
+        return min(kept, prompt.tokens)
+
+    def _kept(self, prompt: SentPrompt, turn: SessionTurn, before: Turn) -> int:
+        """By the tokens of both prompts, if they are known, else by their lengths."""
+        if turn.kept_tokens is not None:
+            return turn.kept_tokens
+        earlier = self.held.get(turn.session)
+        if earlier is not None and prompt.ids is not None:
+            same = same_start(earlier, prompt.ids) // ID_BYTES
+            if same < before.prompt_tokens:
+                return same
+        return kept_by_lengths(prompt.tokens, before)
+
+    def _hold(self, name: str, ids: bytes | None) -> None:
+        """Keep a prompt for its next turn, and let go of those that wait longest."""
+        self.held_bytes -= len(self.held.pop(name, b""))
+        if ids is None:
+            return
+        self.held[name] = ids
+        self.held_bytes += len(ids)
+        while self.held_bytes > MOST_HELD_BYTES:
+            oldest = next(iter(self.held))
+            self.held_bytes -= len(self.held.pop(oldest))
+
+    def result(
+        self, sharing: Sharing | None, *, system_tokens: int, at_once: int | None
+    ) -> Sessions | None:
+        """None where there are none: no request follows another."""
+        sessions = list(self.sessions.values())
+        turns = [turn for session in sessions for turn in session.turns]
+        if len(turns) == len(sessions) and not system_tokens:
+            return None
+        return Sessions(
+            turns=Numbers(len(session.turns) for session in sessions),
+            prompt_tokens=Numbers(turn.prompt_tokens for turn in turns),
+            kept_tokens=Numbers(turn.kept_tokens for turn in turns),
+            output_tokens=outputs_of(turns),
+            think_ms=think_ms_of(sessions),
+            stretches=stretches_of(sessions, sharing),
+            system_tokens=system_tokens,
+            at_once=at_once,
+        )
+
+
+def kept_by_lengths(tokens: int, before: Turn) -> int:
+    """What a prompt repeats, where only lengths are known.
+
+    A conversation that goes on has all of the prompt before and its answer. One that is
+    too short for that has lost the answer's thoughts; one that is shorter than the
+    prompt before was written anew.
+    """
+    whole = before.prompt_tokens + (before.output_tokens or 0)
+    if tokens >= whole:
+        return whole
+    if tokens >= before.prompt_tokens:
+        return before.prompt_tokens
+    return 0
+
+
+def outputs_of(turns: Sequence[Turn]) -> Numbers:
+    """Those that are not known are as long as the others in the middle."""
+    outputs = [turn.output_tokens for turn in turns if turn.output_tokens is not None]
+    if not outputs:
+        return NO_NUMBERS
+    usual = round(median(outputs))
+    numbers = []
+    for turn in turns:
+        numbers.append(usual if turn.output_tokens is None else turn.output_tokens)
+    return Numbers(numbers)
+
+
+def think_ms_of(sessions: Sequence[Session]) -> Numbers:
+    """Those that are not known are as long as the others in the middle."""
+    times = []
+    for session in sessions:
+        for turn in session.turns[1:]:
+            if turn.think_s is not None:
+                times.append(turn.think_s)
+    if not times:
+        return NO_NUMBERS
+    usual = median(times)
+    numbers = []
+    for session in sessions:
+        numbers.append(0)
+        for turn in session.turns[1:]:
+            think_s = usual if turn.think_s is None else turn.think_s
+            numbers.append(round(think_s * 1_000))
+    return Numbers(numbers)
+
+
+def stretches_of(sessions: Sequence[Session], sharing: Sharing | None) -> Numbers:
+    """Of a session that was not compared, the stretch of one that was."""
+    if sharing is None or not sharing.ends:
+        return NO_NUMBERS
+    compared = []
+    for session in sessions:
+        if session.place < len(sharing.ends):
+            compared.append(sharing.ends[session.place])
+    return Numbers(compared[number % len(compared)] for number in range(len(sessions)))
