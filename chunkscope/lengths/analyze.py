@@ -77,7 +77,7 @@ def discovered(
             tasks=rendering.sources,
             tell=listener.tell,
         )
-        check_datasets(options.datasets, [source.name for source in sources])
+        check_datasets([*options.datasets], [source.name for source in sources])
         yield sources
 
 

@@ -29,10 +29,8 @@ from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, SentRequest
 from chunkscope.prompts.prompt import (
-    EachReader,
     LogReader,
     PromptReader,
-    ScoredReader,
     TraceReader,
 )
 from chunkscope.sources.base import DataError, Problems, Source
@@ -311,9 +309,7 @@ class Tally:
 
     def _log_summary(self) -> LogSummary | None:
         reader = self.reader
-        if isinstance(reader, EachReader):
-            reader = reader.reader
-        if not isinstance(reader, LogReader | ScoredReader):
+        if reader is None or reader.log is None:
             return None
         kinds = dict(sorted(self.request_kinds.items()))
         caps = {str(cap): count for cap, count in sorted(self.output_caps.items())}

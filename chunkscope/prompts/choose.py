@@ -22,12 +22,10 @@ from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.paths import FieldPath, json_in
 from chunkscope.prompts.prompt import (
     ChatReader,
-    EachReader,
     FieldTexts,
     LogReader,
     OutputField,
     PromptReader,
-    ScoredReader,
     TextReader,
     TraceReader,
     explode,
@@ -109,15 +107,15 @@ def choose_field(
     if options.output_field:
         reader.output = output_field(options.output_field[-1], head)
     if isinstance(reader, TextReader):
-        reader = completed(reader, head, options, prefix)
+        complete(reader, head, options, prefix)
     else:
         reader.notes += unused("unused_with_chat", "what", options, prefix)
-    is_scored = isinstance(reader, ScoredReader)
-    if options.task == "loglikelihood" and not is_scored:
+    if options.task == "loglikelihood" and reader.log is None:
         reader.notes += (note("nothing_to_score"),)
     if isinstance(reader, ChatReader) and end_with_answers(reader, head):
         reader.notes += (note("answers_counted"),)
-    return EachReader(reader, tuple(lists)) if lists else reader
+    reader.lists = tuple(lists)
+    return reader
 
 
 def list_path(name: str, head: Sequence[Any]) -> FieldPath:
@@ -175,10 +173,10 @@ def output_field(name: str, head: Sequence[Any]) -> OutputField:
 # --- choices --------------------------------------------------------------------------
 
 
-def completed(
+def complete(
     reader: TextReader, head: Sequence[Any], options: SelectOptions, prefix: str
-) -> TextReader | ScoredReader:
-    """The texts with prefix and choices; scored, if a likelihood is asked for each."""
+) -> None:
+    """Give it a prefix and choices; they are scored, if a likelihood is asked for."""
     names: list[str] = []
     for text in options.choices:
         names += [name.strip() for name in text.split(",")]
@@ -189,10 +187,9 @@ def completed(
         choices = Choices(tuple(resolve(name, "--choices", head) for name in names))
     elif choices is None and unasked and not hold_choices(reader, unasked, head):
         reader.uncounted += (note("choices_uncounted", fields=unasked.text),)
-    reader.complete(prefix=prefix, choices=choices)
-    if is_scored and choices is not None:
-        return ScoredReader(reader, choices)
-    return reader
+    if is_scored:
+        reader.uncounted = ()
+    reader.complete(prefix=prefix, choices=choices, is_scored=is_scored)
 
 
 def hold_choices(reader: TextReader, choices: Choices, head: Sequence[Any]) -> bool:

@@ -135,8 +135,8 @@ class Guess:
             return ChatReader(RECORD)
         if not self.is_most(len(texts)):
             return None
-        label = "whole file" if len(self.head) == 1 else "line"
-        reader = TextReader(FieldTexts((RECORD,)), label=label)
+        name = "whole file" if len(self.head) == 1 else "line"
+        reader = TextReader(FieldTexts((RECORD,)), name=name)
         breaks = texts[0].strip().count("\n")
         if len(self.head) == 1 and breaks >= FEWEST_BREAKS and "\n\n" not in texts[0]:
             reader.notes = (note("lines_together", count=breaks + 1),)

@@ -112,5 +112,5 @@ def rows_at_once(batch: Any) -> int:
         if hasattr(column, "dictionary"):  # whose words come again in each row
             words = column.dictionary
             size += batch.num_rows * words.nbytes // max(len(words), 1)
-    rows = batch.num_rows * BATCH_BYTES // max(size, 1)
+    rows = int(batch.num_rows * BATCH_BYTES // max(size, 1))
     return max(1, min(BATCH_ROWS, rows))
