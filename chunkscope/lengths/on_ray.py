@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What came of a source; its tokenizer has a note where its fast engine was wrong."""
+    """What came of a source; the tokenizer notes it if its fast engine was wrong."""
 
     dataset: DatasetProfile
     tokenizer: TokenizerInfo | None = None

@@ -54,7 +54,9 @@ class Field:
             has_words = " " in text.strip() and any(map(str.isalpha, text))
             if has_words or not text.isascii():
                 prose += 1
-        are_labels = len(self.texts) >= 4 and 2 * len(set(self.texts)) <= len(self.texts)
+        are_labels = len(self.texts) >= 4 and 2 * len(set(self.texts)) <= len(
+            self.texts
+        )
         if are_labels and max(len(text) for text in self.texts) <= 40:
             return False
         return prose * 2 > len(self.texts)

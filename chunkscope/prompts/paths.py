@@ -188,7 +188,7 @@ def _texts_in(values: list[Any], field: str) -> Iterator[str]:
 
 
 def json_in(value: Any) -> Any:
-    """What a table's cell holds as JSON, or as Python wrote it; else the cell itself."""
+    """What a cell holds as JSON, or as Python wrote it; else the cell itself."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
     with suppress(ValueError, RecursionError):

@@ -54,7 +54,9 @@ class CsvRows:
 
     def chunks(self, _: Sequence[str] | None = None) -> Iterator[Chunk]:
         for chunk in in_chunks(self._rows()):
-            records = [dict(zip(self._names, row, strict=True)) for row in chunk.records]
+            records = [
+                dict(zip(self._names, row, strict=True)) for row in chunk.records
+            ]
             yield Chunk(chunk.positions, records)
 
     def _rows(self) -> Iterator[Row]:
@@ -158,7 +160,7 @@ def checked_delimiter(text: str) -> str:
 
 
 def is_header(row: list[str]) -> bool:
-    """Whether it is made of different names; a column may have none, as pandas' index."""
+    """Whether it is made of different names; pandas' index has none."""
     names = [cell.strip() for cell in row if cell.strip()]
     for name in names:
         if NAME.fullmatch(name) is None or len(name.split()) > NAME_WORDS:

@@ -79,17 +79,6 @@ def test_an_archive_is_digested_once(
     digest.assert_called_once()
 
 
-def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:
-    data = write_jsonl(
-        tmp_path / "a.jsonl", [{"prompt": "so " * n} for n in range(1, 201)]
-    )
-    options = chunkscope.AnalyzeOptions(sample=20, seed=3)
-    (dataset,) = run(data, options=options).datasets
-    assert dataset.sample is not None
-    assert (dataset.rows, dataset.sample.out_of, dataset.sample.seed) == (20, 200, 3)
-    assert [prompt.position for prompt in dataset.longest[:3]] == [200, 198, 175]
-
-
 def test_every_row_is_as_likely_to_be_in_a_sample() -> None:
     chunks = [
         Chunk(range(start, start + 50), ["x"] * 50) for start in range(0, 200, 50)

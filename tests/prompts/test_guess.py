@@ -14,7 +14,6 @@ import pytest
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
 from chunkscope.prompts.fields import field_table, fields_of
-from chunkscope.prompts.guess import known_sets
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, codes, extract, items
 
@@ -235,18 +234,6 @@ def test_a_set_with_lists_of_questions_comes_with_the_options_that_count_it(
     with pytest.raises(InputError) as caught:
         choose(row, row)
     assert f" {options}?" in (caught.value.hint or "")
-
-
-def test_the_options_that_an_error_proposes_count_the_set() -> None:
-    row, _ = EACH_SETS["SQuAD as published"]
-    fields = ("paragraphs.context", "paragraphs.qas.question")
-    reader = choose(row, fields=fields, each=("paragraphs", "paragraphs.qas"))
-    assert items(reader, row) == ["a b\n\nc?"]
-
-
-def test_there_are_forty_known_sets() -> None:
-    assert len(known_sets()) >= 40
-    assert all(one.keys and one.fields for one in known_sets())
 
 
 LENGTHS = {"input_length": 1, "output_length": 2}

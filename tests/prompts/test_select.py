@@ -264,12 +264,6 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     assert reader.columns == {"input_length", "output_length", "hash_ids"}
 
 
-def test_lengths_in_a_list_are_counted_by_each() -> None:
-    runs = {"runs": [{"usage": {"prompt_tokens": n}} for n in (4, 5)]}  # GuideLLM's
-    named = choose(runs, each=("runs",), fields=("runs.usage.prompt_tokens",))
-    assert (named.kind, items(named, runs)) == ("lengths", [4, 5])
-
-
 def test_a_system_prompt_beside_the_messages_is_the_first_of_them() -> None:
     parts = [{"type": "text", "text": "Be kind."}]
     whole = [{"role": "system", "content": "Be kind."}, *CHAT]
@@ -412,9 +406,7 @@ def test_answers_of_as_many_questions_go_along() -> None:
 def test_each_question_has_its_own_choices() -> None:
     questions = [{"q": f"Why {n}?", "o": ["a", f"b{n}"]} for n in range(2)]
     row = {"article": "S.", "qs": questions}
-    reader = choose(
-        row, fields=("article", "qs.q"), each=("qs",), choices=("qs.o",)
-    )
+    reader = choose(row, fields=("article", "qs.q"), each=("qs",), choices=("qs.o",))
     expected = [f"S.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
     assert items(reader, row) == expected
 

@@ -111,9 +111,7 @@ def test_every_archive_table_and_saved_dataset(tmp_path: Path, lengths) -> None:
         assert dataset["lengths"] == lengths, dataset["path"]
 
 
-@pytest.mark.parametrize(
-    "data", [LINES, gzip.compress(LINES)], ids=["jsonl", "gz"]
-)
+@pytest.mark.parametrize("data", [LINES, gzip.compress(LINES)], ids=["jsonl", "gz"])
 def test_standard_input(tmp_path: Path, lengths, data: bytes) -> None:
     run = analyze(tmp_path, "-", stdin=data)
     assert (run.code, run.dataset["lengths"]) == (0, lengths), run.err

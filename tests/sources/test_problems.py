@@ -27,7 +27,9 @@ def test_the_reason_of_the_first_bad_row_is_part_of_the_sentence():
     values = {"rows": 2_000, "path": "x", "unit": "line", "position": 3}
     error = DataError("all_bad", **values, reason=reason)
 
-    assert "no row of x could be used (2,000 bad rows); line 3: not valid" in error.message
+    assert (
+        "no row of x could be used (2,000 bad rows); line 3: not valid" in error.message
+    )
     assert error.hint == "is it cut off, or is it a web page or Python's repr?"
 
 
