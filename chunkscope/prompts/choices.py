@@ -42,17 +42,15 @@ class Choices:
         They are a list, ARC's {"text": [...], "label": [...]}, {"A": ...}, or a field
         for each.
         """
-        values = [json_in(path.get(record)) for path in self.paths]
+        value = self._value(record)
+        texts = value
         labels: Any = None
-        texts: Any = [value for value in values if value not in (None, "")]
-        if len(self.paths) == 1:
-            texts = values[0]
-        if isinstance(texts, dict) and isinstance(texts.get("text"), list):
-            labels = texts.get("label")
-            texts = texts["text"]
-        elif isinstance(texts, dict):
-            labels = list(texts)
-            texts = list(texts.values())
+        if isinstance(value, dict):
+            texts = value.get("text")
+            labels = value.get("label")
+            if not isinstance(texts, list):  # {"A": ...}
+                texts = list(value.values())
+                labels = list(value)
         if not isinstance(texts, list):
             raise wrong_type(texts, self.text, "list")
         if not 2 <= len(texts) <= len(ascii_uppercase):
@@ -65,6 +63,13 @@ class Choices:
                 raise wrong_type(text, f"{self.text}[]", "text")
             choices.append(Choice(str(label), str(text)))
         return choices
+
+    def _value(self, record: Any) -> Any:
+        """What the field of all choices holds, or a list of those in a field each."""
+        if len(self.paths) == 1:
+            return json_in(self.paths[0].get(record))
+        values = [path.get(record) for path in self.paths]
+        return [value for value in values if value not in (None, "")]
 
 
 def choice_lines(choices: Sequence[Choice]) -> str:

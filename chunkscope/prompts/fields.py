@@ -21,6 +21,7 @@ from chunkscope.sources.json_document import begins_a_chat
 
 LEVELS = 4  # of objects and lists that are opened
 ELEMENTS = 50  # of a list, where it is only looked at
+LABEL_CHARS = 40  # of the longest name of a subject, or another label
 TABLE_LINES = 30  # of the fields that an error lists
 
 
@@ -49,17 +50,18 @@ class Field:
         """Whether most texts have several words, or a script without blanks between
         them; and are not the same few over and over, as names of subjects are.
         """
+        count = len(self.texts)
         prose = 0
+        longest = 0
         for text in self.texts:
+            longest = max(longest, len(text))
             has_words = " " in text.strip() and any(map(str.isalpha, text))
             if has_words or not text.isascii():
                 prose += 1
-        are_labels = len(self.texts) >= 4 and 2 * len(set(self.texts)) <= len(
-            self.texts
-        )
-        if are_labels and max(len(text) for text in self.texts) <= 40:
+        come_again = count >= 4 and 2 * len(set(self.texts)) <= count
+        if come_again and longest <= LABEL_CHARS:
             return False
-        return prose * 2 > len(self.texts)
+        return prose * 2 > count
 
 
 def fields_of(records: Sequence[Any]) -> list[Field]:
@@ -157,7 +159,7 @@ def field_table(fields: Sequence[Field]) -> dict[str, Any]:
     width = max((len(printable(leaf.path.text)) for leaf in shown), default=0)
     lines = []
     for leaf in shown:
-        name = printable(leaf.path.text)
-        kind = json_type(leaf.example)
-        lines.append(f"{name:<{width}}  {kind:<7}  {shorten(leaf.example)}")
+        name = printable(leaf.path.text).ljust(width)
+        kind = json_type(leaf.example).ljust(7)
+        lines.append(f"{name}  {kind}  {shorten(leaf.example)}")
     return {"field_table": lines, "more": len(fields) - len(shown)}
