@@ -204,6 +204,16 @@ class Profile(Artefact):
         )
 
 
+def guessed_fields(profile: Profile) -> dict[str, list[str]]:
+    """The fields that were taken for the prompt unasked, each with its datasets."""
+    fields: dict[str, list[str]] = {}
+    for dataset in profile.datasets:
+        select = profile.options.for_dataset(dataset.name)
+        if dataset.rows and dataset.log is None and not select.name_a_prompt:
+            fields.setdefault(dataset.field, []).append(dataset.name)
+    return fields
+
+
 def joined(profiles: Profile | Name | Iterable[Profile | Name]) -> Profile:
     """One profile, or several put together."""
     if isinstance(profiles, Profile | str | os.PathLike):

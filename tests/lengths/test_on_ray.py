@@ -137,6 +137,15 @@ def test_a_file_that_kills_its_workers_is_a_failure_and_the_others_count(
     assert datasets[2].failure.code == "worker_died"
 
 
+def test_a_bad_row_is_reported_once(job, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "a b"}\n{"prompt": 3}\n')
+    sources = sources_at(tmp_path)
+    (result,) = Cluster(Inline(), job, Progress()).count(sources).values()
+
+    assert result.dataset.skipped == 1
+    assert [row.position for row in result.dataset.bad_rows] == [2]
+
+
 def test_the_end_of_the_cluster_is_an_engine_failure(job, files, monkeypatch):
     def lost(*_: Any, **__: Any) -> Any:
         raise Inline.exceptions.RayError("The task's local raylet died")

@@ -12,7 +12,8 @@ from chunkscope.artefacts.artefact import built, plain
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import PERCENTILES, added_up
-from chunkscope.lengths.profile import LongPrompt, Sample, shares
+from chunkscope.lengths.options import DatasetOptions
+from chunkscope.lengths.profile import LongPrompt, Sample, guessed_fields, shares
 from chunkscope.prompts.options import SelectOptions
 from chunkscope.sources.base import BadRow
 from tests import build
@@ -103,6 +104,13 @@ def test_profiles_of_several_machines_add_up() -> None:
         profile(TRACE), tokenizer=replace(TOKENIZER, kind="none", digest="")
     )
     assert (of_traces + profile(FULL)).tokenizer == TOKENIZER
+
+
+def test_fields_that_nobody_named_are_told_with_their_datasets() -> None:
+    table = DatasetOptions(fields=("question",))
+    options = AnalyzeOptions(datasets={"one": table})
+    counted = replace(profile(FULL, TRACE, EMPTY), options=options)
+    assert guessed_fields(counted) == {TRACE.field: ["trace"]}
 
 
 def test_lengths_by_different_tokenizers_do_not_add_up() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import number, plural, share
-from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.profile import Profile, guessed_fields
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.words import Template, named, sentence
 from chunkscope.sources.problems import hint_of
@@ -85,12 +85,27 @@ def shared(reuse: PrefixReuse) -> str:
 
 
 def counted_with(profile: Profile) -> str:
+    text = counted_fields(profile)
     if profile.tokenizer.kind == "none":
-        return "The lengths came with the data; no tokenizer was needed."
+        return f"{text}The lengths came with the data; no tokenizer was needed."
     hint = (
         "" if profile.options.tokenizer else "; --model NAME counts with your model's"
     )
-    return f"Tokenizer: {profile.tokenizer.name}{hint}."
+    return f"{text}Tokenizer: {profile.tokenizer.name}{hint}."
+
+
+def counted_fields(profile: Profile) -> str:
+    """The fields that were guessed, "" where all of them were named."""
+    fields = guessed_fields(profile)
+    parts = []
+    for field, names in fields.items():
+        part = field
+        if len(fields) > 1:
+            part += f" in {named(names)}"
+        parts.append(part)
+    if not parts:
+        return ""
+    return f"Counted (guessed; --field names another): {'; '.join(parts)}. "
 
 
 def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str]]]:
