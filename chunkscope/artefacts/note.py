@@ -5,12 +5,13 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 from chunkscope.errors import UsageError
 
 Fact = bool | int | float | str | None
-Values = dict[str, "Fact | list[Fact] | Note"]
+# Only the note's own name is looked up later, in whatever module has such a field.
+Values = dict[str, Union[Fact, list[Fact], "Note"]]
 Word = TypeVar("Word", bound=StrEnum)
 
 
