@@ -52,7 +52,8 @@ OTHER_FIELDS = re.compile(
     "|rationale|test|gold(en)?|expected|chosen|rejected|generated|generation|prediction"
     "|canary|metadata|id|uuid|url|hash|cot|hint|patch|diff|score|summary|feedback"
     "|file(name)?|path|date|version|type|difficulty|title|tag|author|license|log|name"
-    "|error|model|choice|option|reasoning|rubric|criteria|checklist|grading|thinking|proof|code)s?"
+    "|error|model|choice|option|reasoning|rubric|criteria|checklist|grading|thinking"
+    "|proof|code)s?"
 )
 PROMPT = "prompt"
 LONG_WORD = 100  # characters: a longer one is encoded, and no prompt
@@ -221,12 +222,14 @@ class Guess:
         return None
 
     def named_word(self) -> PromptReader | None:
-        """A field of the table whose texts are single words."""
+        """A field of the table whose texts are single words, or seldom texts at all."""
         for steps in (*BATCH_TEXTS, *self.named()):
-            if self.is_text(steps):
-                longest = max(len(text) for text in self.fields[steps].texts)
-                if longest <= LONG_WORD or self.fields[steps].name == PROMPT:
-                    return self.text_reader(steps)
+            field = self.fields.get(steps)
+            if field is None or not field.texts:
+                continue
+            longest = max(len(text) for text in field.texts)
+            if longest <= LONG_WORD or field.name == PROMPT:
+                return self.text_reader(steps)
         return None
 
     # --- what they ask ----------------------------------------------------------------
