@@ -85,27 +85,18 @@ def shared(reuse: PrefixReuse) -> str:
 
 
 def counted_with(profile: Profile) -> str:
-    text = counted_fields(profile)
     if profile.tokenizer.kind == "none":
-        return f"{text}The lengths came with the data; no tokenizer was needed."
+        return "The lengths came with the data; no tokenizer was needed."
     hint = (
         "" if profile.options.tokenizer else "; --model NAME counts with your model's"
     )
-    return f"{text}Tokenizer: {profile.tokenizer.name}{hint}."
+    return f"Tokenizer: {profile.tokenizer.name}{hint}."
 
 
-def counted_fields(profile: Profile) -> str:
-    """The fields that were guessed, "" where all of them were named."""
-    fields = guessed_fields(profile)
-    parts = []
-    for field, names in fields.items():
-        part = field
-        if len(fields) > 1:
-            part += f" in {named(names)}"
-        parts.append(part)
-    if not parts:
-        return ""
-    return f"Counted (guessed; --field names another): {'; '.join(parts)}. "
+def counted_fields(profile: Profile) -> Iterator[str]:
+    """The fields that nobody named, with their datasets."""
+    for field, names in guessed_fields(profile).items():
+        yield f'{named(names)}: counted "{field}" (guessed; --field names another)'
 
 
 def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str]]]:
@@ -176,6 +167,7 @@ def cautions(profile: Profile) -> Iterator[str]:
     )
     if len(notes) > MOST_NOTES:
         yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"
+    yield from counted_fields(profile)
 
 
 def bad_rows(profile: Profile) -> Iterator[str]:
