@@ -8,9 +8,9 @@ input, is counted here.
 import os
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Job:
     folder: str  # in which relative names are looked for
     options: AnalyzeOptions
     expected_bytes: int
+    by_reference: bool = False  # no fast engine is trusted any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,12 @@ def analyze_on_ray(
         size = sum(source.bytes or 0 for source in sources)
         listener.begin(size)
         job = Job(uuid.uuid4().hex, str(Path.cwd()), options, size)
-        cluster = Cluster(ray, job, listener)
-        counted = cluster.count([source for source in sources if not is_here(source)])
-        scan = Scan(options)
-        if cluster.by_reference:
-            scan.tokenizer.use_reference()
+        far = [source for source in sources if not is_here(source)]
+        counted = count_far(ray, job, far, listener)
+        if any(was_wrong(task) for task in counted.values()):
+            job = replace(job, name=uuid.uuid4().hex, by_reference=True)
+            counted = count_far(ray, job, far, listener)
+        scan = scan_of(job)
         for source in sources:
             if is_here(source):
                 counted[source] = count(scan, source)
@@ -141,65 +143,47 @@ def connected(address: str | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-class Cluster:
-    """Runs the tasks of a job. `by_reference`: no fast engine is trusted any more."""
-
-    def __init__(self, ray: Any, job: Job, listener: Progress) -> None:
-        self.by_reference = False
-        self._ray = ray
-        self._options = job.options
-        self._listener = listener
-        self._job = ray.put(job)
-        self._task = ray.remote(count_task).options(num_cpus=1, max_retries=RETRIES)
-
-    def count(self, sources: Sequence[Source]) -> dict[Source, Counted]:
-        """One task for each source; all again where a fast engine was wrong."""
-        counted = self._count_once(sources)
-        if any(was_wrong(task) for task in counted.values()):
-            self.by_reference = True
-            counted = self._count_once(sources)
-        return counted
-
-    def _count_once(self, sources: Sequence[Source]) -> dict[Source, Counted]:
-        running = {}
-        for source in sources:
-            task = self._task.remote(self._job, source, by_reference=self.by_reference)
-            running[task] = source
-        counted: dict[Source, Counted] = {}
-        while running:
-            (task,), _ = self._ray.wait(list(running), num_returns=1)
-            source = running.pop(task)
-            counted[source] = self._result(task, source)
-            self._tell(counted.values())
-        return counted
-
-    def _tell(self, counted: Iterable[Counted]) -> None:
-        datasets = [task.dataset for task in counted]
-        self._listener.at(
+def count_far(
+    ray: Any, job: Job, sources: Sequence[Source], listener: Progress
+) -> dict[Source, Counted]:
+    """One task for each source; one that no worker survives is a failure."""
+    task = ray.remote(count_task).options(num_cpus=1, max_retries=RETRIES)
+    everywhere = ray.put(job)
+    running = {task.remote(everywhere, source): source for source in sources}
+    counted: dict[Source, Counted] = {}
+    while running:
+        (done,), _ = ray.wait(list(running), num_returns=1)
+        source = running.pop(done)
+        counted[source] = result_of(ray, done, source, job.options)
+        datasets = [result.dataset for result in counted.values()]
+        listener.at(
             rows=sum(dataset.lengths.count for dataset in datasets),
             tokens=sum(dataset.lengths.total for dataset in datasets),
             bytes_read=sum(dataset.bytes or 0 for dataset in datasets),
         )
+    return counted
 
-    def _result(self, task: Any, source: Source) -> Counted:
-        """What came of a task; one that no worker survives is a failure."""
-        exceptions = self._ray.exceptions
-        try:
-            counted: Counted | ChunkscopeError = self._ray.get(task)
-        except (exceptions.WorkerCrashedError, exceptions.OutOfMemoryError) as error:
-            why = first_line(error)
-            died = DataError("worker_died", times=RETRIES + 1, why=why)
-            return Counted(failed(source, self._options, died))
-        except exceptions.RayTaskError:
-            raise  # a bug, not a death
-        except exceptions.RayError as error:
-            raise EngineError(
-                f"the Ray cluster failed: {first_line(error)}",
-                hint="see `ray status`; then run the command again",
-            ) from error
-        if isinstance(counted, ChunkscopeError):
-            raise counted
-        return counted
+
+def result_of(ray: Any, task: Any, source: Source, options: AnalyzeOptions) -> Counted:
+    try:
+        result: Counted | ChunkscopeError = ray.get(task)
+    except (
+        ray.exceptions.WorkerCrashedError,
+        ray.exceptions.OutOfMemoryError,
+    ) as error:
+        why = first_line(error)
+        died = DataError("worker_died", times=RETRIES + 1, why=why)
+        return Counted(failed(source, options, died))
+    except ray.exceptions.RayTaskError:
+        raise  # a bug, not a death
+    except ray.exceptions.RayError as error:
+        raise EngineError(
+            f"the Ray cluster failed: {first_line(error)}",
+            hint="see `ray status`; then run the command again",
+        ) from error
+    if isinstance(result, ChunkscopeError):
+        raise result
+    return result
 
 
 def was_wrong(task: Counted) -> bool:
@@ -214,23 +198,24 @@ def was_wrong(task: Counted) -> bool:
 scans: dict[str, Scan] = {}
 
 
-def count_task(
-    job: Job, source: Source, *, by_reference: bool
-) -> Counted | ChunkscopeError:
+def count_task(job: Job, source: Source) -> Counted | ChunkscopeError:
     """A source, counted by this worker. An error is a value: it is not the worker's."""
+    # One CPU is what the task asked for: engines would take all there are.
+    os.environ.setdefault("RAYON_NUM_THREADS", "1")
     try:
+        os.chdir(job.folder)
         if job.name not in scans:
-            # One CPU is what the task asked for: engines would take all there are.
-            os.environ.setdefault("RAYON_NUM_THREADS", "1")
-            os.chdir(job.folder)
-            expected = job.expected_bytes
-            scans[job.name] = Scan(job.options, expected_bytes=expected, threads=1)
-        scan = scans[job.name]
-        if by_reference:
-            scan.tokenizer.use_reference()
-        return count(scan, source)
+            scans[job.name] = scan_of(job)
+        return count(scans[job.name], source)
     except ChunkscopeError as error:
         return error
     except OSError as error:
         why = error.strerror
         return MissingError(f"a node of the cluster does not have {job.folder}: {why}")
+
+
+def scan_of(job: Job) -> Scan:
+    scan = Scan(job.options, expected_bytes=job.expected_bytes, threads=1)
+    if job.by_reference:
+        scan.tokenizer.use_reference()
+    return scan

@@ -19,10 +19,10 @@ from chunkscope.errors import EngineError
 from chunkscope.lengths import on_ray
 from chunkscope.lengths.analyze import discovered
 from chunkscope.lengths.on_ray import (
-    Cluster,
     Counted,
     Job,
     analyze_on_ray,
+    count_far,
     count_task,
 )
 from chunkscope.lengths.profile import DatasetProfile, Profile
@@ -63,16 +63,15 @@ class Inline:
         class OutOfMemoryError(RayError):
             pass
 
-    def __init__(self) -> None:
-        self.tasks: list[tuple[str, bool]] = []
+    def is_initialized(self) -> bool:
+        return True
 
     def put(self, value: Any) -> Any:
         return value
 
     def remote(self, function: Callable[..., Any]) -> Any:
-        def call(job: Job, source: Source, *, by_reference: bool) -> Any:
-            self.tasks.append((source.name, by_reference))
-            return lambda: function(job, source, by_reference=by_reference)
+        def call(job: Job, source: Source) -> Any:
+            return lambda: function(job, source)
 
         call.remote = call  # type: ignore[attr-defined]
         call.options = lambda **_: call  # type: ignore[attr-defined]
@@ -101,36 +100,36 @@ def files(tmp_path):
 
 
 def test_where_an_engine_differs_everything_is_counted_by_the_reference(
-    job, files, monkeypatch
+    files, monkeypatch
 ):
     profile = analyze(files[0].path, options=OPTIONS)
+    tasks: list[tuple[str, bool]] = []
 
-    def counted(_: Job, source: Source, *, by_reference: bool) -> Counted:
-        is_wrong = source.name == "1" or by_reference
+    def counted(job: Job, source: Source) -> Counted:
+        tasks.append((source.name, job.by_reference))
+        is_wrong = source.name == "1" or job.by_reference
         notes = (note("counted_again"),) if is_wrong else ()
         tokenizer = replace(profile.tokenizer, notes=notes)
         return Counted(profile.datasets[0], tokenizer)
 
     monkeypatch.setattr(on_ray, "count_task", counted)
-    ray = Inline()
-    results = Cluster(ray, job, Progress()).count(files)
+    monkeypatch.setitem(sys.modules, "ray", Inline())
+    analyze_on_ray([source.path for source in files], options=OPTIONS)
 
-    assert list(results) == files
-    assert ray.tasks == [
-        (name, by_reference) for by_reference in (False, True) for name in "0123"
-    ]
+    assert tasks[:4] == [(name, False) for name in "0123"]
+    assert tasks[4:] == [(name, True) for name in "0123"]
 
 
 def test_a_file_that_kills_its_workers_is_a_failure_and_the_others_count(
     job, files, monkeypatch
 ):
-    def counted(job: Job, source: Source, *, by_reference: bool) -> Any:
+    def counted(job: Job, source: Source) -> Any:
         if source.name == "2":
             raise Inline.exceptions.WorkerCrashedError("worker died")
-        return count_task(job, source, by_reference=by_reference)
+        return count_task(job, source)
 
     monkeypatch.setattr(on_ray, "count_task", counted)
-    results = Cluster(Inline(), job, Progress()).count(files)
+    results = count_far(Inline(), job, files, Progress())
     datasets = [results[source].dataset for source in files]
 
     assert [dataset.rows for dataset in datasets] == [1, 2, 0, 4]
@@ -140,7 +139,7 @@ def test_a_file_that_kills_its_workers_is_a_failure_and_the_others_count(
 def test_a_bad_row_is_reported_once(job, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"prompt": "a b"}\n{"prompt": 3}\n')
     sources = sources_at(tmp_path)
-    (result,) = Cluster(Inline(), job, Progress()).count(sources).values()
+    (result,) = count_far(Inline(), job, sources, Progress()).values()
 
     assert result.dataset.skipped == 1
     assert [row.position for row in result.dataset.bad_rows] == [2]
@@ -152,7 +151,7 @@ def test_the_end_of_the_cluster_is_an_engine_failure(job, files, monkeypatch):
 
     monkeypatch.setattr(on_ray, "count_task", lost)
     with pytest.raises(EngineError, match="raylet died"):
-        Cluster(Inline(), job, Progress()).count(files)
+        count_far(Inline(), job, files, Progress())
 
 
 def test_without_ray_it_says_what_to_install(tmp_path: Path) -> None:
