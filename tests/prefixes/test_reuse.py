@@ -212,17 +212,6 @@ def test_two_prompts_share_the_stretches_that_they_have_in_common(prompts):
     assert sorted(used) == [*range(len(found.stretches))]
 
 
-@given(families())
-def test_what_a_prompt_finds_is_kept_as_a_stretch(prompts):
-    found = measured(prompts).sharing
-    reach = [*depths(found.stretches), 0]
-    right = brute_ideal(prompts, [True] * len(prompts))
-    for stretch, length, tokens in zip(
-        found.found(), found.lengths, right, strict=True
-    ):
-        assert min(reach[stretch], (length - 1) // 16 * 16) == tokens
-
-
 def test_what_only_one_prompt_has_is_no_stretch():
     assert measured([[1] * 64, [2] * 64]).sharing.stretches == ()
     prompts = [[1] * 64 + [2] * 64, [1] * 64 + [3] * 64, [4] * 20]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.prompts.chat import string_content
-from chunkscope.prompts.paths import FieldPath, parse_path
+from chunkscope.prompts.paths import parse_path
 from chunkscope.prompts.prompt import Prompt
 from chunkscope.prompts.template import Template
 from chunkscope.prompts.traces import find_trace, trace_length
@@ -74,12 +74,6 @@ def test_a_path_that_cannot_be_read_is_a_usage_error(path: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_path(path)
     assert repr(path) in caught.value.message
-
-
-@given(st.lists(st.text(alphabet="abc é_-9", min_size=1), min_size=1, max_size=4))
-def test_a_path_of_plain_keys_is_read_as_it_is_written(keys: list[str]) -> None:
-    path = FieldPath(tuple(keys))
-    assert parse_path(path.text) == path
 
 
 @pytest.mark.parametrize("read", [parse_path, Template])
