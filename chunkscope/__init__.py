@@ -1,8 +1,4 @@
-# ruff: noqa: F401  (what is imported for type checkers is listed in _HOMES)
 """How long evaluation prompts really are, and the vLLM settings that follow."""
-
-import sys
-from types import ModuleType
 
 from chunkscope._version import __version__ as __version__
 
@@ -10,51 +6,51 @@ TYPE_CHECKING = False  # type checkers know better; typing itself takes a while 
 if TYPE_CHECKING:
     from typing import Any
 
-    from chunkscope.commands.api import analyze, recommend, report, simulate, verify
-    from chunkscope.diagnosis.diagnosis import Diagnosis
-    from chunkscope.diagnosis.doctor import doctor
-    from chunkscope.errors import ChunkscopeError
-    from chunkscope.gating.gate import gate
-    from chunkscope.lengths.histogram import LengthHistogram
-    from chunkscope.lengths.options import AnalyzeOptions
-    from chunkscope.lengths.profile import DatasetProfile, Profile
-    from chunkscope.planning.plan import Plan
-    from chunkscope.reference.chunked import chunked
-    from chunkscope.reference.demo import demo
-    from chunkscope.report.prefixes import prefixes
-    from chunkscope.simulation.result import Simulation
-    from chunkscope.verification.result import Verification
-    from chunkscope.vllm.footprint import memory
+    from chunkscope.commands.api import analyze as analyze
+    from chunkscope.commands.api import prefix_sharing as prefix_sharing
+    from chunkscope.commands.api import recommend as recommend
+    from chunkscope.commands.api import simulate as simulate
+    from chunkscope.commands.api import verify as verify
+    from chunkscope.commands.api import write_report as write_report
+    from chunkscope.diagnosis.diagnosis import Diagnosis as Diagnosis
+    from chunkscope.diagnosis.doctor import doctor as doctor
+    from chunkscope.errors import ChunkscopeError as ChunkscopeError
+    from chunkscope.gating.gate import gate as gate
+    from chunkscope.lengths.histogram import LengthHistogram as LengthHistogram
+    from chunkscope.lengths.options import AnalyzeOptions as AnalyzeOptions
+    from chunkscope.lengths.profile import DatasetProfile as DatasetProfile
+    from chunkscope.lengths.profile import Profile as Profile
+    from chunkscope.planning.plan import Plan as Plan
+    from chunkscope.reference.chunked import chunked as chunked
+    from chunkscope.reference.demo import demo as demo
+    from chunkscope.simulation.result import Simulation as Simulation
+    from chunkscope.verification.result import Verification as Verification
+    from chunkscope.vllm.footprint import memory as memory
 
+# Where each public name is defined. It is loaded on first use.
 _HOMES = {
-    "commands.api": ("analyze", "recommend", "report", "simulate", "verify"),
-    "diagnosis.diagnosis": ("Diagnosis",),
-    "diagnosis.doctor": ("doctor",),
-    "errors": ("ChunkscopeError",),
-    "gating.gate": ("gate",),
-    "lengths.histogram": ("LengthHistogram",),
-    "lengths.options": ("AnalyzeOptions",),
-    "lengths.profile": ("DatasetProfile", "Profile"),
-    "planning.plan": ("Plan",),
-    "reference.chunked": ("chunked",),
-    "reference.demo": ("demo",),
-    "report.prefixes": ("prefixes",),
-    "simulation.result": ("Simulation",),
-    "verification.result": ("Verification",),
-    "vllm.footprint": ("memory",),
+    "AnalyzeOptions": "chunkscope.lengths.options",
+    "ChunkscopeError": "chunkscope.errors",
+    "DatasetProfile": "chunkscope.lengths.profile",
+    "Diagnosis": "chunkscope.diagnosis.diagnosis",
+    "LengthHistogram": "chunkscope.lengths.histogram",
+    "Plan": "chunkscope.planning.plan",
+    "Profile": "chunkscope.lengths.profile",
+    "Simulation": "chunkscope.simulation.result",
+    "Verification": "chunkscope.verification.result",
+    "analyze": "chunkscope.commands.api",
+    "chunked": "chunkscope.reference.chunked",
+    "demo": "chunkscope.reference.demo",
+    "doctor": "chunkscope.diagnosis.doctor",
+    "gate": "chunkscope.gating.gate",
+    "memory": "chunkscope.vllm.footprint",
+    "prefix_sharing": "chunkscope.commands.api",
+    "recommend": "chunkscope.commands.api",
+    "simulate": "chunkscope.commands.api",
+    "verify": "chunkscope.commands.api",
+    "write_report": "chunkscope.commands.api",
 }
-__all__ = sorted(name for names in _HOMES.values() for name in names)
-
-
-class _Package(ModuleType):
-    """Keeps `chunkscope.report` a command, though a folder has its name, too."""
-
-    def __setattr__(self, name: str, value: "Any") -> None:
-        if name not in ("prefixes", "report") or type(value) is not ModuleType:
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+__all__ = list(_HOMES)
 
 
 def __dir__() -> list[str]:
@@ -62,12 +58,10 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> "Any":
-    if name not in __all__:  # what is, is loaded on first use
+    if name not in _HOMES:
         raise AttributeError(f"module 'chunkscope' has no attribute {name!r}")
     from importlib import import_module
 
-    import_module("chunkscope.report.section")  # what Python shows of results
-    for home, names in _HOMES.items():
-        if name in names:
-            globals()[name] = getattr(import_module(f"chunkscope.{home}"), name)
-    return globals()[name]
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -11,7 +11,7 @@ from chunkscope.artefacts.figures import BY_KEY, Figures
 from chunkscope.artefacts.numbers import number, seconds
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
-from chunkscope.report.words.runs import measured_answer as answer
+from chunkscope.report.verification import headline as answer
 from chunkscope.verification.result import Run, Verification
 
 FOLDER = Path(__file__).parents[1] / "reports" / "h200"

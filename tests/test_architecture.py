@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import chunkscope
-from tests.commands.test_surface import COMMANDS
+from chunkscope.cli import COMMANDS
 
 PACKAGE = Path(chunkscope.__file__).parent
 
-# Each part may import from the layers above it in this list, never from its own or those below.
+# Each part may import from the layers above it in this list, never from its own or
+# those below.
 LAYERS = [
     {"_version", "errors"},
     {"console", "network"},
@@ -34,31 +35,28 @@ LAYERS = [
     {"cli"},
     {"__main__"},
 ]
-# Two legs carry the house: one knows the data and nothing of vLLM, the other the reverse.
+# Two legs carry the house: one knows the data and nothing of vLLM, the other the
+# reverse.
 LEGS = (
     {"sources", "prompts", "tokenizers", "prefixes", "lengths"},
     {"models", "hardware", "vllm"},
 )
 # Loading one of these takes longer than `chunkscope --help` may.
 HEAVY = {
-    *(
-        "torch",
-        "vllm",
-        "transformers",
-        "datasets",
-        "pandas",
-        "pyarrow",
-        "numpy",
-        "rich",
-    ),
-    *(
-        "pydantic",
-        "tokenizers",
-        "tiktoken",
-        "mistral_common",
-        "huggingface_hub",
-        "jinja2",
-    ),
+    "datasets",
+    "huggingface_hub",
+    "jinja2",
+    "mistral_common",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "rich",
+    "tiktoken",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "vllm",
 }
 
 
@@ -79,7 +77,7 @@ NAMES = {name_of(path).removesuffix(".__init__"): path for path in modules()}
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Modules of the package that a file imports, wherever in the file and whatever for."""
+    """Modules of the package that a file imports, wherever in the file."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -97,7 +95,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def imported_text(call: ast.Call) -> list[str]:
-    """The start of the name in `import_module("chunkscope.part.file")` or an f-string."""
+    """The start of the name in `import_module(...)`, a text or an f-string."""
     if "import_module" not in ast.unparse(call.func):
         return []
     text = call.args[0]

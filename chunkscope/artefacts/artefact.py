@@ -6,7 +6,7 @@ and jq and not read.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
@@ -106,20 +106,22 @@ def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
 
 
 class Shown:
-    """What Python shows of a result: a sentence, and in a notebook its table."""
+    """What Python shows of a result: a few words, and in a notebook its table."""
 
     __slots__ = ()
-    # report/section sets it: the sentences are above this layer.
-    first_sentence: ClassVar[Callable[[Any], str]] = lambda _: ""
+
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        return ""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {Shown.first_sentence(self)}>"
+        return f"<{type(self).__name__} {self.summary()}".rstrip() + ">"
 
     def _repr_html_(self) -> str:
         table = ""
         if hasattr(self, "to_frame"):
             table = self.to_frame().to_html(index=False)
-        return f"<p>{escape(Shown.first_sentence(self))}</p>{table}"
+        return f"<p>{escape(repr(self))}</p>{table}"
 
 
 class Artefact(Shown):

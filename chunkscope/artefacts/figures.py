@@ -36,6 +36,7 @@ class Figures(Latencies):
     makespan_s: float
     input_tokens_per_s: float
     output_tokens_per_s: float
+    requests_per_s: float | None = None
     short: Latencies | None = None  # of short prompts alone, where runs tell them apart
     long: Latencies | None = None
     steps: int | None = None
@@ -110,6 +111,7 @@ FIGURES = (
         _MORE,
         promise="output_tokens_per_s",
     ),
+    Figure("requests_per_s", "requests per second", MANY, _MORE),
     Figure("goodput_per_s", "goodput, requests per second", MANY, _MORE),
     Figure("slo_use", "use of the tightest limit (up to 100 % keeps it)", SHARE, _LESS),
     *_times("ttft", "time to first token"),

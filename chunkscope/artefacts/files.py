@@ -56,8 +56,7 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
             reason = "Not a directory"
         raise InputError(
             f"cannot write {path}: {reason}",
-            hint="choose another place with --output (gate: --config), or make this "
-            "one writable",
+            hint="choose another place with -o (gate: -c), or make this one writable",
         ) from error
     finally:
         if temporary != path:

@@ -1,6 +1,6 @@
 """Something to tell people, as a value: a code and its numbers.
 
-`report/words` has the sentence.
+`report/notes.py` has the sentence.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Union
 from chunkscope.errors import UsageError
 
 Fact = bool | int | float | str | None
-# Only the note's own name is looked up later, in whatever module has such a field.
+# A forward reference to Note alone: it is resolved where an artefact is read back.
 Values = dict[str, Union[Fact, list[Fact], "Note"]]
 Word = TypeVar("Word", bound=StrEnum)
 

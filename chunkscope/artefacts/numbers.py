@@ -113,6 +113,35 @@ def seconds(value: float | None, like: float | None = None) -> str:
     return f"{_three_digits(value / 3_600)} h"
 
 
+def about(value: float | None) -> str:
+    """A time that may be several times off: one digit, so that nobody trusts more.
+
+    >>> about(9.98), about(0.984), about(0.0312), about(1_671)
+    ('about 10 s', 'about 1 s', 'about 30 ms', 'about 30 min')
+    """
+    if value is None:
+        return NOT_KNOWN
+    for unit, size in (("h", 3_600), ("min", 60), ("s", 1)):
+        amount = float(f"{value / size:.1g}")
+        if amount >= 1:
+            return f"about {amount:,g} {unit}"
+    milliseconds = float(f"{value / 0.001:.1g}")
+    return f"about {milliseconds:,g} ms"
+
+
+def price(value: float) -> str:
+    """An amount of money, in any currency, with at least two digits that say something.
+
+    >>> price(1234.5), price(7.25), price(0.0234), price(0.3)
+    ('1,234', '7.25', '0.023', '0.30')
+    """
+    if value >= 1_000:
+        return f"{value:,.0f}"
+    if value >= 0.1:
+        return f"{value:,.2f}"
+    return f"{value:.2g}"
+
+
 def per_second(value: float | None) -> str:
     if value is None:
         return NOT_KNOWN

@@ -3,103 +3,252 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from chunkscope import console
 from chunkscope.commands import api
-from chunkscope.commands import options as opt
-from chunkscope.commands.options import OUTPUT, REPORTS, WORKLOAD, group
+from chunkscope.commands.options import (
+    OUTPUT,
+    REPORTS,
+    WORKLOAD,
+    Arrivals,
+    Concurrency,
+    Details,
+    E2eTimeout,
+    Json,
+    MaxOutput,
+    Out,
+    Output,
+    PlanFile,
+    ProfileFiles,
+    Quiet,
+    Samples,
+    SamplesAtOnce,
+    Slo,
+    Together,
+    known_models,
+    option,
+)
+from chunkscope.commands.printing import (
+    command_line,
+    say_note,
+    say_written,
+    show,
+    unless_usual,
+)
 from chunkscope.errors import EngineError
 
 if TYPE_CHECKING:
-    from chunkscope.verification.result import Run
+    from chunkscope.planning.plan import Plan
+    from chunkscope.verification.result import Run, Verification
 
-ENGINE, COMPARED = group("Engine"), group("What to compare")
+ENGINE = "Engine"
+COMPARED = "What to compare"
+MOST_LOG_LINES = 12
+MOST_LINE_LENGTH = 200  # a line of a log may be a whole configuration
 HINTS = {
-    "out_of_memory": "choose a smaller setting: `chunkscope recommend` with the right --gpu",
-    "timeout": "set a longer timeout_s in chunkscope.toml ([verify]), or send fewer --requests",
-    "refused": "mend what it names (`chunkscope recommend --check`; of a server: --concurrency)",
+    "out_of_memory": "choose a smaller setting: `chunkscope recommend` with the right "
+    "--gpu",
+    "timeout": "set a longer --timeout, or send fewer --requests",
+    "refused": "change what it names; `chunkscope recommend --check` asks vLLM, and a "
+    "server may need --concurrency",
     "died": "see its log: a server's own, or verify-*.log beside the result",
 }
 
 
 def verify(
-    plan: Path | None = opt.PLAN_FILE,
-    profile: list[Path] | None = opt.PROFILE_FILES,
-    model: str | None = opt.model(
-        ENGINE, "Folder, hub id or built-in name. [default: the plan's]"
-    ),
-    endpoint: str | None = ENGINE("Measure a running server.", "URL"),
-    load_format: str | None = ENGINE(
-        "dummy: random weights; a config.json is enough.", "NAME"
-    ),
-    engine_arg: list[str] | None = ENGINE(
-        "Argument of every engine, such as dtype=float32; repeatable.", "NAME=VALUE"
-    ),
-    against: str | None = COMPARED(
-        "Some of default, off, length-rule; none: only the plan. [default: all]", "LIST"
-    ),
-    also: list[str] | None = COMPARED(
-        "One more setting, such as max-num-batched-tokens=4096; repeatable.", "ARG=N"
-    ),
-    check_outputs: bool = COMPARED(
-        "Compare the answers of all settings, too.", default=False
-    ),
-    requests: int | None = WORKLOAD("Sent per repeat. [default: 200]", "N", min=1),
-    repeats: int | None = WORKLOAD("How often all are sent. [default: 3]", "N", min=1),
-    arrivals: str | None = opt.ARRIVALS,
-    concurrency: int | None = opt.CONCURRENCY,
-    max_output: int | None = opt.MAX_OUTPUT,
-    data: list[str] | None = WORKLOAD(
-        "Send this data's prompts. [default: random tokens of the same lengths]", "PATH"
-    ),
-    slo: str | None = opt.SLO,
-    resume: bool = OUTPUT("Continue; keep the measured rows.", default=False),
-    details: bool = opt.DETAILS,
-    json: bool = opt.JSON,
-    output: Path = opt.output(REPORTS / "verify.json"),
-    quiet: bool = opt.QUIET,
+    plan: PlanFile = None,
+    profile: ProfileFiles = None,
+    model: Annotated[
+        str | None,
+        option(
+            ENGINE,
+            "Folder, hub id or built-in name. [default: the plan's]",
+            "--model",
+            "-m",
+            metavar="NAME",
+            complete=known_models,
+        ),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        option(ENGINE, "Measure a running server.", "--endpoint", metavar="URL"),
+    ] = None,
+    load_format: Annotated[
+        str,
+        option(
+            ENGINE,
+            "dummy: random weights; a config.json is enough.",
+            "--load-format",
+            metavar="NAME",
+        ),
+    ] = "auto",
+    trust_remote_code: Annotated[
+        bool, option(ENGINE, "Run the model's own code.", "--trust-remote-code")
+    ] = False,
+    engine_arg: Annotated[
+        list[str] | None,
+        option(
+            ENGINE,
+            "Argument of every engine, such as dtype=float32; repeatable.",
+            "--engine-arg",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        option(
+            ENGINE,
+            "Give up after so many seconds without a log line or an answer. "
+            "[default: 1800]",
+            "--timeout",
+            metavar="S",
+            min=1,
+        ),
+    ] = 1_800,
+    against: Annotated[
+        str | None,
+        option(
+            COMPARED,
+            "Some of default, off, length-rule; none: only the plan. [default: all]",
+            "--against",
+            metavar="LIST",
+        ),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        option(
+            COMPARED,
+            "One more setting, such as max-num-batched-tokens=4096; repeatable.",
+            "--also",
+            metavar="ARG=N",
+        ),
+    ] = None,
+    check_outputs: Annotated[
+        bool,
+        option(
+            COMPARED, "Compare the answers of all settings, too.", "--check-outputs"
+        ),
+    ] = False,
+    requests: Annotated[
+        int,
+        option(
+            WORKLOAD,
+            "Requests of each repeat. [default: 200]",
+            "--requests",
+            metavar="N",
+            min=1,
+        ),
+    ] = 200,
+    repeats: Annotated[
+        int,
+        option(
+            WORKLOAD,
+            "How often all are sent. [default: 3]",
+            "--repeats",
+            metavar="N",
+            min=1,
+        ),
+    ] = 3,
+    arrivals: Arrivals = None,
+    concurrency: Concurrency = None,
+    max_output: MaxOutput = None,
+    output: Output = None,
+    samples: Samples = None,
+    samples_at_once: SamplesAtOnce = None,
+    together: Together = False,
+    e2e_timeout: E2eTimeout = None,
+    data: Annotated[
+        list[str] | None,
+        option(
+            WORKLOAD,
+            "Send this data's prompts. [default: random tokens of the same lengths]",
+            "--data",
+            metavar="PATH",
+        ),
+    ] = None,
+    slo: Slo = None,
+    resume: Annotated[
+        bool, option(OUTPUT, "Continue, and keep the measured rows.", "--resume")
+    ] = False,
+    details: Details = False,
+    json: Json = False,
+    out: Out = REPORTS / "verify.json",
+    quiet: Quiet = False,
 ) -> None:
     """Measure the plan on a real vLLM: memory, latency, throughput.
 
-    More options, for a chunkscope.toml: chunkscope help config
-
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
-    given = locals()
     from chunkscope.planning.plan import Plan
-    from chunkscope.report.words.runs import failure, measured_elsewhere
-    from chunkscope.verification.options import Report, VerifyOptions
+    from chunkscope.verification.options import Report
 
-    options = opt.settled(verify, given, VerifyOptions)
-    options["profile"] = api.profile_of(plan, profile or None)
-    options["resume"] = output if resume and output.exists() else None
     try:
-        with console.progress(quiet=quiet, tell=opt.tell_note) as listener:
-            report = Report(output=output, listener=listener, on_failure=_tell_failure)
+        with console.progress(quiet=quiet, tell=say_note) as listener:
             verification = api.verify(
-                command=console.command(), report=report, **options
+                plan,
+                profile or None,
+                model=model,
+                endpoint=endpoint,
+                load_format=load_format,
+                trust_remote_code=trust_remote_code,
+                engine_arg=engine_arg or (),
+                timeout=timeout,
+                against=against,
+                also=also or (),
+                check_outputs=check_outputs,
+                requests=requests,
+                repeats=repeats,
+                arrivals=arrivals,
+                concurrency=concurrency,
+                max_output=max_output,
+                output=output,
+                samples=samples,
+                samples_at_once=samples_at_once,
+                together=together,
+                e2e_timeout=e2e_timeout,
+                data=data or (),
+                slo=slo,
+                resume=out if resume and out.exists() else None,
+                report=Report(output=out, listener=listener, on_failure=say_failure),
+                command=console.command(),
             )
     except KeyboardInterrupt:
-        if endpoint is None and output.exists():
-            again = shlex.join(word for word in sys.argv[1:] if word != "--resume")
-            opt.tell("rows_are_kept", file=output, again=again)
+        if endpoint is None and out.exists():
+            say_how_to_resume(out)
         raise
-    opt.show(verification, details=details, json=json)
-    for note in measured_elsewhere(Plan.load(plan), verification):
+    show(verification, details=details, json=json)
+    say_result(Plan.load(plan), verification, out)
+
+
+def say_result(plan: "Plan", verification: "Verification", out: Path) -> None:
+    """Say what was measured elsewhere; EngineError if the plan itself failed."""
+    from chunkscope.report.verification import failure, measured_elsewhere
+
+    for note in measured_elsewhere(plan, verification):
         console.say(f"note: {note}")
-    folder = opt.quoted(output.parent, usual=REPORTS)
-    opt.tell("wrote_next", file=output, after=f"chunkscope report{folder}")
-    first = verification.runs[0]
-    if not first.ok:  # other rows may fail, the plan may not
-        raise EngineError(failure(first), hint=HINTS[first.status.value])
+    folder = unless_usual(out.parent, REPORTS)
+    say_written(out, then=command_line("report", *folder))
+    run = verification.runs[0]
+    if not run.ok:  # other settings may fail, the plan may not
+        raise EngineError(failure(run), hint=HINTS[run.status.value])
 
 
-def _tell_failure(run: "Run", log: str) -> None:
-    from chunkscope.report.words.runs import failure
+def say_failure(run: "Run", log: str) -> None:
+    """Say that a setting failed, with the end of the engine's log."""
+    from chunkscope.report.verification import failure
 
     console.say(failure(run))
-    for line in [line for line in log.splitlines() if line.strip()][-12:]:
-        console.say(f"  | {line[:200].rstrip()}")  # a line may be a whole configuration
+    lines = [line for line in log.splitlines() if line.strip()]
+    for line in lines[-MOST_LOG_LINES:]:
+        console.say(f"  | {line[:MOST_LINE_LENGTH].rstrip()}")
     if run.log:
-        opt.tell("log_end", log=run.log)
+        console.say(f"  (the end of {run.log})")
+
+
+def say_how_to_resume(out: Path) -> None:
+    words = [word for word in sys.argv[1:] if word != "--resume"]
+    console.say(
+        f"\n{out} has the measured rows; to go on: "
+        f"chunkscope {shlex.join(words)} --resume"
+    )

@@ -12,7 +12,7 @@ from chunkscope.vllm.log.start import EngineStart, Symptom
 class Diagnosis(Artefact):
     """What `doctor` answers."""
 
-    schema: ClassVar = "chunkscope/doctor/8"
+    schema: ClassVar = "chunkscope/doctor/9"
     made_by: ClassVar = "chunkscope doctor vllm.log"
 
     engines: tuple[EngineStart, ...]

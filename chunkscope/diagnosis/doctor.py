@@ -1,9 +1,7 @@
 """Logs and servers -> a diagnosis. The same for the command line and for Python."""
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import filterfalse
 from pathlib import Path
 
 from chunkscope._version import __version__
@@ -17,7 +15,7 @@ from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import Gpu, find_gpu
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
-from chunkscope.planning.engine_log import is_model, read_log, weigh_otherwise
+from chunkscope.planning.engine_log import is_model, read_log
 from chunkscope.planning.plan import Plan
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import release
@@ -64,8 +62,7 @@ def doctor(
         gpu=find_gpu(gpu) if gpu else None,
         model=model,
     )
-    names = [os.fspath(source) for source in sources]
-    if not names:
+    if not sources:
         raise UsageError(
             "no log and no server was named", hint="name one, such as vllm.log"
         )
@@ -73,25 +70,28 @@ def doctor(
     notes: list[Note] = []
     lines = 0
     understood = 0
-    for name in filterfalse(_is_address, names):
+    for source in sources:
+        name = os.fspath(source)
+        if _is_address(name):
+            server = watch(name, seconds)
+            notes += server.notes
+            engines.append(diagnosed(server.start, context, server.finished))
+            continue
         reader = LogReader()
         notes += read_log(name, reader)
         lines += reader.lines
         understood += reader.understood
         for start in reader.starts():
             engines.append(diagnosed(replace(start, source=name), context))
-    addresses = list(filter(_is_address, names))
-    servers = watch(addresses, seconds) if addresses else []
-    for server in servers:
-        notes += server.notes
-        engines.append(diagnosed(server.start, context, server.finished))
     for engine in engines:
-        notes += mismatch(context.plan, engine.facts)
+        for mismatch in mismatches(context.plan, engine.facts):
+            if mismatch not in notes:
+                notes.append(mismatch)
     return Diagnosis(
         engines=tuple(engines),
         lines=lines,
         understood=understood,
-        notes=_each_once(notes),
+        notes=tuple(notes),
         version=__version__,
     )
 
@@ -101,20 +101,12 @@ def _is_address(name: str) -> bool:
     return "://" in name or name.partition(":")[2].isdecimal()
 
 
-def _each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
-    different: list[Note] = []
-    for candidate in notes:
-        if candidate not in different:
-            different.append(candidate)
-    return tuple(different)
-
-
 def diagnosed(
     start: EngineStart, context: Context = NOTHING, finished: int | None = None
 ) -> EngineStart:
     """With what limited it. `finished`: the requests that a server has answered."""
     plan = context.plan
-    if mismatch(plan, start.facts):
+    if mismatches(plan, start.facts):
         plan = None
     deployment = _deployment(start.facts, replace(context, plan=plan))
     default_budget = None
@@ -144,38 +136,19 @@ def diagnosed(
 # -- what it is held against ---------------------------------------------------
 
 
-def mismatch(plan: Plan | None, facts: EngineFacts) -> list[Note]:
+def mismatches(plan: Plan | None, facts: EngineFacts) -> list[Note]:
     """Why the plan is not about this engine. What the log does not say may fit."""
     if plan is None:
         return []
-    if not _may_be_its_model(plan, facts):
+    if plan.model and is_model(facts.model or "", plan.model, logged=True) is False:
         return [note("plan_of_another_model", model=facts.model)]
-    if not _may_be_its_gpu(plan, facts):
-        title = plan.gpu.title if plan.gpu else None
-        return [note("plan_of_another_gpu", gpu=title)]
-    return []
-
-
-def _may_be_its_model(plan: Plan, facts: EngineFacts) -> bool:
-    if plan.model:
-        same = is_model(facts.model or "", plan.model, logged=True)
-        if same is not None:
-            return same
-    bill = plan.deployment.memory(facts.settings)
-    return bill is None or not weigh_otherwise(facts, bill)
-
-
-def _may_be_its_gpu(plan: Plan, facts: EngineFacts) -> bool:
     if plan.gpu is None:
-        return True
-    if facts.device == "cpu":
-        return False
-    gpu_gib = plan.gpu.memory_gib
-    held_gib = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0)
-    if held_gib > gpu_gib:
-        return False
-    device_gib = facts.device_gib or gpu_gib
-    return abs(device_gib / gpu_gib - 1) <= OTHER_GPU
+        return []
+    device_gib = facts.device_gib or plan.gpu.memory_gib
+    other_size = abs(device_gib / plan.gpu.memory_gib - 1) > OTHER_GPU
+    if facts.device == "cpu" or other_size:
+        return [note("plan_of_another_gpu", gpu=plan.gpu.title)]
+    return []
 
 
 def _deployment(facts: EngineFacts, context: Context) -> Engine | None:

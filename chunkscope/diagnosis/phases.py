@@ -75,7 +75,7 @@ def bound_of(window: LogWindow, max_num_seqs: int | None) -> Bound:
     """What held the engine back in one window."""
     if window.idle:
         return Bound.IDLE
-    if window.waiting <= window.deferred:
+    if window.waiting == 0:
         return Bound.CLIENT
     running = window.running / window.engines
     if max_num_seqs is None:

@@ -16,7 +16,6 @@ from chunkscope.vllm.log.start import Bound, EngineStart, RefusedPrompts, Sympto
 # version.
 SMALLEST_DEFAULT = 2_048
 LITTLE = 0.05  # of the busy time: not worth a word
-_STARVED = 3.0  # times as long: a decode step with a prompt in it
 _STORM = 0.05  # preemptions for each request that ran
 _BUDGET = "max_num_batched_tokens"
 _THRESHOLD = "long_prefill_token_threshold"
@@ -31,10 +30,6 @@ class Case:
     default_budget: int | None = None  # that this version takes on this GPU
     profile: Profile | None = None
     finished: int | None = None  # requests, by a server
-
-    @property
-    def longest_prompt(self) -> int | None:
-        return self.profile.overall.max if self.profile else None
 
     @property
     def on_cpu(self) -> bool:
@@ -57,17 +52,12 @@ class Case:
                 small[name] = value
         return small
 
-    def more_room(self, on_gpu: Note) -> Note:
+    def more_room(self, on_gpu: str) -> Note:
         """How the KV cache gets larger, by the argument that fixed it or the device."""
         for name in FIXED_SIZES:
             if name in self.start.arguments:
-                is_server = self.start.last_line == 0
-                # A server's metrics have the size in bytes, whatever it was set by.
-                unsure = is_server and name == "kv_cache_memory_bytes"
-                return note(
-                    "change_fixed_size", argument=spelled(name), or_on_cpu=unsure
-                )
-        return note("change_more_kv_cpu") if self.on_cpu else on_gpu
+                return note("change_fixed_size", argument=spelled(name))
+        return note("change_more_kv_cpu" if self.on_cpu else on_gpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,27 +89,12 @@ def _change_after_end(case: Case) -> Note:
     failure = case.start.failure
     if failure is None:
         return note("change_died", reason=None)
-    change = note(f"change_{failure.kind}", reason=failure.reason)
+    code = f"change_{failure.kind}"
     if failure.kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG):
-        if _compiling_took_it(case, failure.figures):
-            change = note("change_first_start", how=change.code)
-        return case.more_room(change)
+        return case.more_room(code)
     if case.on_cpu and failure.kind.status is Status.OUT_OF_MEMORY:
         return note("change_oom_cpu")
-    return change
-
-
-def _compiling_took_it(case: Case, figures: dict[str, float]) -> bool:
-    """Would the engine start the next time?
-
-    Compiling takes one more embedding (hardware/memory.py), which is seldom more than
-    half of the weights.
-    """
-    facts = case.start.facts
-    if facts.enforce_eager or facts.found_compiled:
-        return False
-    missing_gib = figures.get("needed_gib", 0.0) - figures.get("available_gib", 0.0)
-    return 0 < missing_gib < (facts.weights_gib or 0.0) / 2
+    return note(code, reason=failure.reason)
 
 
 def _refused_prompts(case: Case) -> Evidence | None:
@@ -146,32 +121,11 @@ def _bad_requests(case: Case) -> Evidence | None:
     if refused is None or refused.unexplained <= refused.count:
         return None
     notes = [note("answers_400", count=refused.unexplained)]
-    longest = case.longest_prompt
+    longest = case.profile.overall.max if case.profile else None
     limit = case.start.settings.max_model_len
     if longest is not None and limit is not None and longest >= limit:
         notes.append(note("longest_and_limit", longest=longest, limit=limit))
     return Evidence(effect=0.95, notes=notes, lines=(refused.first_line,))
-
-
-def _auto_fit(case: Case) -> Evidence | None:
-    facts = case.start.facts
-    longest = case.longest_prompt
-    if facts.fitted_to is None or facts.fitted_from is None:
-        return None
-    if longest is not None and longest < facts.fitted_to:
-        return None
-    seen = note(
-        "fitted", before=facts.fitted_from, after=facts.fitted_to, longest=longest
-    )
-    return Evidence(
-        effect=0.3 if longest is None else 0.9,
-        notes=[seen],
-        lines=case.start.lines_of("fitted_to"),
-    )
-
-
-def _room_for_context(case: Case) -> Note:
-    return case.more_room(note("change_auto_fit"))
 
 
 # -- what the time went into ---------------------------------------------------
@@ -199,7 +153,7 @@ def _kv_bound(case: Case) -> Evidence | None:
 
 
 def _more_kv(case: Case) -> Note:
-    return case.more_room(note("change_more_kv"))
+    return case.more_room("change_more_kv")
 
 
 def _seqs_bound(case: Case) -> Evidence | None:
@@ -241,17 +195,15 @@ def _flags(arguments: dict[str, int]) -> list[str]:
 
 
 def _queue_bound(case: Case) -> Evidence | None:
+    if case.small_steps:  # prompts wait because steps are small
+        return None
     return _held_back(case, Bound.PREFILL, weight=0.5)
 
 
 def _shorter_queue(case: Case) -> Note:
-    start = case.start
-    others = max(start.share_of(Bound.KV), start.share_of(Bound.SEQS))
-    if case.small_steps or others >= LITTLE:
-        return note("change_queue_last")
-    # A budget that is not known may be what makes them wait: then it is not said to be
-    # fine.
-    if start.lines_of(_BUDGET, "arguments"):
+    # A budget that is not known may be what makes prompts wait: then it is not said to
+    # be fine.
+    if case.start.lines_of(_BUDGET, "arguments"):
         return note("change_queue")
     return note("change_queue_budget_unknown")
 
@@ -266,20 +218,6 @@ def _client_bound(case: Case) -> Evidence | None:
         return None  # a cache half full leaves little to gain from more requests
     # What is refused is graver.
     return _held_back(case, Bound.CLIENT, weight=0.9 * (1 - used / seconds))
-
-
-def _starved(case: Case) -> Evidence | None:
-    steps = case.start.steps
-    if steps is None or steps.slowdown is None or steps.slowdown < _STARVED:
-        return None
-    seen = note(
-        "step_times",
-        mixed_ms=steps.mixed_ms / steps.mixed,
-        decoding_ms=steps.decoding_ms / steps.decoding,
-        longest_ms=steps.longest_ms,
-    )
-    part = steps.mixed_ms / (steps.mixed_ms + steps.decoding_ms)
-    return Evidence(effect=part * 0.5, notes=[seen], lines=(steps.longest_line,))
 
 
 def _preempted(case: Case) -> Evidence | None:
@@ -346,13 +284,11 @@ RULES = (
     Rule("ended", _ended, _change_after_end),
     Rule("refused-prompts", _refused_prompts, _longer_context),
     Rule("bad-requests", _bad_requests, "change_bad_requests"),
-    Rule("auto-fit", _auto_fit, _room_for_context),
     Rule("kv-bound", _kv_bound, _more_kv),
     Rule("max-num-seqs", _seqs_bound, _more_seqs),
     Rule("small-budget", _small_steps, _larger_steps),
     Rule("queue-bound", _queue_bound, _shorter_queue),
     Rule("client-bound", _client_bound, "change_client"),
-    Rule("prefill-bound", _starved, "change_starved"),
     Rule("preemptions", _preempted, "change_preemptions"),
     Rule("hit-rate", _few_hits, _more_hits),
     Rule("eager", _eager, "change_eager"),

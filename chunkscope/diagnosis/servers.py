@@ -1,4 +1,4 @@
-"""Servers that run: their metrics over a while, as the windows that a log would have.
+"""A server that runs: its metrics over a while, as the windows that a log would have.
 
 Counters are exact, where a log has rates over windows. Running and waiting requests and
 the use of the KV cache are read each time.
@@ -25,7 +25,7 @@ _SHORTEST_PAUSE_S = 1.0
 _SHORTEST_WINDOW_S = 1e-3  # a clock may give two readings the same time
 _RUNNING = ("vllm:num_requests_running",)
 _WAITING = ("vllm:num_requests_waiting",)
-_KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+_KV_USE = ("vllm:kv_cache_usage_perc",)
 _OUTPUT_TOKENS = ("vllm:generation_tokens",)
 
 
@@ -46,15 +46,9 @@ class WatchedServer:
     notes: tuple[Note, ...] = ()
 
 
-def watch(addresses: Sequence[str], seconds: float) -> list[WatchedServer]:
-    """All of these servers at once, for so long."""
-
-    async def together() -> list[WatchedServer]:
-        return await asyncio.gather(
-            *(_watch(address, seconds) for address in addresses)
-        )
-
-    return asyncio.run(together())
+def watch(address: str, seconds: float) -> WatchedServer:
+    """A server for so long."""
+    return asyncio.run(_watch(address, seconds))
 
 
 async def _watch(address: str, seconds: float) -> WatchedServer:

@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import pydantic
 from pydantic_core import ErrorDetails, core_schema
@@ -57,10 +57,8 @@ class Limit:
 
 # TOML has no null, so None is only the default: no limit is set.
 MostTokens = Annotated[float | None, Limit("tokens", Relation.AT_MOST)]
-LeastTokens = Annotated[float | None, Limit("tokens", Relation.AT_LEAST)]
 MostCount = Annotated[float | None, Limit("count", Relation.AT_MOST)]
 LeastCount = Annotated[float | None, Limit("count", Relation.AT_LEAST)]
-MostShare = Annotated[float | None, Limit("share", Relation.AT_MOST)]
 LeastShare = Annotated[float | None, Limit("share", Relation.AT_LEAST)]
 MovedShare = Annotated[float | None, Limit("share", Relation.WITHIN)]
 MostSeconds = Annotated[float | None, Limit("seconds", Relation.AT_MOST)]
@@ -98,7 +96,6 @@ class LengthLimits(Table):
     min_rows: LeastCount = None
     bad_rows: MostCount = None
     prefix_hit_rate: LeastShare = None
-    shared_prefix_tokens: LeastTokens = None
 
 
 class DataTable(LengthLimits):
@@ -121,7 +118,6 @@ class DriftTable(Table):
 
 class SettingsTable(Table):
     file: Text
-    form: Literal["vllm-args", "vllm-yaml", "lm-eval"] | None = None
     must_be: Literal["equal", "as-good"] = "as-good"
     vllm_version: Text | None = None
     allow: Texts = ()
@@ -134,13 +130,12 @@ class MemoryLimits(Table):
 
 
 class MemoryTable(Table):
-    setting: Text = "plan"
     predicted: MemoryLimits | None = None
     measured: MemoryLimits | None = None
 
 
 class SpeedLimits(Table):
-    """[gate.slo], and a part of [gate.speed]; the keys are those of `BY_PROMISE`."""
+    """[gate.slo] and [gate.speed]; the keys are those of `BY_PROMISE`."""
 
     makespan: MostSeconds = None
     input_tokens_per_s: LeastRate = None
@@ -159,20 +154,13 @@ class SpeedLimits(Table):
     e2e_max: MostSeconds = None
 
 
-class SpeedTable(SpeedLimits):
-    setting: Text = "plan"
-
-
 class OutputsTable(Table):
     equal: LeastShare = None
-    setting: Text = "plan"
 
 
 class DoctorTable(Table):
     findings: MostCount = None
     refused_prompts: MostCount = None
-    kv_use: MostShare = None
-    prefix_hit_rate: LeastShare = None
 
 
 class FreshnessTable(Table):
@@ -190,7 +178,7 @@ class Budget(Table):
     settings: SettingsTable | None = None
     memory: MemoryTable | None = None
     slo: SpeedLimits | None = None  # of the plan's predicted figures
-    speed: SpeedTable | None = None
+    speed: SpeedLimits | None = None  # of what was measured
     outputs: OutputsTable | None = None
     doctor: DoctorTable | None = None
     freshness: FreshnessTable | None = None
@@ -248,36 +236,28 @@ def _subtable(table: dict[str, object], key: str) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
+MUST_BE = {  # by the type of pydantic's error
+    "tuple_type": "it has to be a list",
+    "bool_type": "it has to be true or false",
+    "string_type": "it has to be text",
+    "model_type": "it has to be a table",
+    "dict_type": "it has to be a table",
+}
+
+
 def _mistake(fault: ErrorDetails, prefix: str) -> InputError:
     """What is wrong with one place, in a sentence."""
     place = [str(part) for part in fault["loc"]]
     where = ".".join((prefix, *place))
-    if fault["type"] == "extra_forbidden":
-        alike = get_close_matches(f"{place[0]}.{place[-1]}", _keys(), cutoff=0.7)
-        if len(place) == 1:
-            alike = get_close_matches(place[0], Budget.model_fields, cutoff=0.7)
-        hint = "see `chunkscope help gate`"
-        if alike:
-            hint = f"did you mean gate.{alike[0]}?"
-        return InputError(f"{where} is not known", hint=hint)
-    match fault["type"]:
-        case "tuple_type":
-            message = "it has to be a list"
-        case "bool_type":
-            message = "it has to be true or false"
-        case "string_type":
-            message = "it has to be text"
-        case "model_type" | "dict_type":
-            message = "it has to be a table"
-        case _:
-            message = fault["msg"].removeprefix("Value error, ")
-    return InputError(f"{where}: {message}")
-
-
-def _keys() -> list[str]:
-    """What may stand in the tables: data.p95 and so on."""
-    keys = [f"memory.predicted.{key}" for key in MemoryLimits.model_fields]
-    for name, field in Budget.model_fields.items():
-        table: type[Table] = get_args(field.annotation)[0]
-        keys += [f"{name}.{key}" for key in table.model_fields]
-    return keys
+    if fault["type"] != "extra_forbidden":
+        message = MUST_BE.get(fault["type"])
+        message = message or fault["msg"].removeprefix("Value error, ")
+        return InputError(f"{where}: {message}")
+    names = set(Budget.model_fields)
+    for table in Table.__subclasses__():
+        names |= table.model_fields.keys()
+    hint = "see `chunkscope help gate`"
+    alike = get_close_matches(place[-1], names - {place[-1]}, n=1, cutoff=0.7)
+    if alike:
+        hint = f"did you mean {alike[0]}?"
+    return InputError(f"{where} is not known", hint=hint)

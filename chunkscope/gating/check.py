@@ -57,7 +57,6 @@ class Check:
     cause: Note | None = None
     remedy: str = ""
     key: Key = ()
-    of_a_part: bool = False  # the value is of a part of the data
 
     @property
     def place(self) -> Key:

@@ -11,7 +11,6 @@ from chunkscope.gating.budget import (
     MemoryTable,
     OutputsTable,
     SpeedLimits,
-    SpeedTable,
 )
 from chunkscope.gating.check import Check
 from chunkscope.gating.evidence import Evidence, TableValues, Values
@@ -19,89 +18,66 @@ from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.verification.result import Run, Verification
 
+PLAN = "plan"  # the run of `verify` that limits are about
+
 
 def check_memory(table: MemoryTable, evidence: Evidence) -> Iterator[Check]:
     """What is predicted and what was measured, each against its own limits."""
     if table.predicted is not None:
         plan = evidence.need_plan()
-        predicted = TableValues(
+        yield from TableValues(
             table="memory.predicted",
             values=predicted_memory(plan),
             subject=_planned_for(plan),
             unknown=note("gate_no_memory_model"),
-        )
-        yield from predicted.checks(table.predicted)
+        ).checks(table.predicted)
     if table.measured is not None:
-        run, unknown = _measured_run(evidence.need_verification(), table.setting)
-        measured = TableValues(
-            table="memory.measured",
-            values=figure_values(run),
-            subject=table.setting,
-            unknown=unknown,
-        )
-        yield from measured.checks(table.measured)
+        yield from _measured("memory.measured", evidence).checks(table.measured)
 
 
 def check_slo(table: SpeedLimits, evidence: Evidence) -> Iterator[Check]:
     """What is predicted of the plan."""
     plan = evidence.need_plan()
-    values = TableValues(
+    yield from TableValues(
         table="slo",
         values=figure_values(plan.run),
         subject=f"{_planned_for(plan)}, predicted",
         unknown=note("gate_not_simulated"),
-    )
-    yield from values.checks(table)
+    ).checks(table)
 
 
-def check_speed(table: SpeedTable, evidence: Evidence) -> Iterator[Check]:
+def check_speed(table: SpeedLimits, evidence: Evidence) -> Iterator[Check]:
     """What was measured."""
-    run, unknown = _measured_run(evidence.need_verification(), table.setting)
-    values = TableValues(
-        table="speed",
-        values=figure_values(run),
-        subject=table.setting,
-        unknown=unknown,
-    )
-    yield from values.checks(table)
+    yield from _measured("speed", evidence).checks(table)
 
 
 def check_outputs(table: OutputsTable, evidence: Evidence) -> Iterator[Check]:
     """Are answers the same? `verify --check-outputs` compares them."""
     verification = evidence.need_verification()
-    run, unknown = _measured_run(verification, table.setting)
-    if run is not None:
-        unknown = note("gate_outputs_not_compared")
-        if run.outputs and verification.model.dummy:
-            unknown = note("gate_random_weights")
-    values = TableValues(
+    run = verification.run(PLAN)
+    unknown = note("gate_outputs_not_compared")
+    if run and run.outputs and verification.model.dummy:
+        unknown = note("gate_random_weights")
+    yield from TableValues(
         table="outputs",
         values=output_values(verification, run),
-        subject=table.setting,
+        subject=PLAN,
         unknown=unknown,
-    )
-    yield from values.checks(table)
+    ).checks(table)
 
 
 def check_doctor(table: DoctorTable, evidence: Evidence) -> Iterator[Check]:
     """What an engine's log says of its run."""
     diagnosis = evidence.need_diagnosis()
-    uses = [engine.peak_kv_use for engine in diagnosis.engines]
-    rates = [engine.hit_rate for engine in diagnosis.engines]
+    rules = dict.fromkeys(symptom.rule for symptom in diagnosis.symptoms)
     values = TableValues(
         table="doctor",
         values={
             "findings": len(diagnosis.symptoms),
             "refused_prompts": diagnosis.refused_prompts,
-            "kv_use": max((use for use in uses if use is not None), default=None),
-            "prefix_hit_rate": min(
-                (rate for rate in rates if rate is not None), default=None
-            ),
         },
         subject="the log",
-        unknown=note("gate_log_silent"),
     )
-    rules = dict.fromkeys(symptom.rule for symptom in diagnosis.symptoms)
     for check in values.checks(table):
         if check.name == "doctor.findings" and rules:
             yield replace(check, reason=note("gate_rules", rules=", ".join(rules)))
@@ -145,7 +121,7 @@ def figure_values(run: Run | SimulatedRun | None) -> Values:
 def output_values(verification: Verification, run: Run | None) -> Values:
     """The share of equal answers. Those of random weights, where ties decide, are no
     evidence."""
-    if verification.model.dummy:
+    if verification.model.dummy or run is None:
         return {"equal": None}
     return {"equal": BY_KEY["outputs.equal"].value(run)}
 
@@ -153,20 +129,23 @@ def output_values(verification: Verification, run: Run | None) -> Values:
 def _planned_for(plan: Plan) -> str:
     """The plan's model and GPU; its figures may be of one dataset of several."""
     names = [part.name for part in (plan.model, plan.gpu) if part is not None]
-    title = " on ".join(name for name in names if name) or "plan"
+    title = " on ".join(names) or "plan"
     if plan.request.dataset:
         return f"{title}, {plan.request.dataset} alone"
     return title
 
 
-def _measured_run(verification: Verification, setting: str) -> tuple[Run | None, Note]:
-    """The run of that setting if it was measured; and why figures are not known."""
-    runs = [run for run in verification.runs if run.is_called(setting)]
-    if len(runs) != 1:
+def _measured(table: str, evidence: Evidence) -> TableValues:
+    """What was measured with the plan's settings, or why it is not known."""
+    verification = evidence.need_verification()
+    run = verification.run(PLAN)
+    unknown: Note = note("gate_not_measured")
+    if run is None:
         names = ", ".join(run.setting for run in verification.runs)
-        why = note("gate_no_such_run", count=len(runs), setting=setting, names=names)
-        return None, why
-    run = runs[0]
-    if not run.ok:
-        return None, run.failure or note("gate_run_failed", status=str(run.status))
-    return run, note("gate_not_measured")
+        unknown = note("gate_no_such_run", setting=PLAN, names=names)
+    elif not run.ok:
+        unknown = run.failure or note("gate_run_failed", status=str(run.status))
+        run = None
+    return TableValues(
+        table=table, values=figure_values(run), subject=PLAN, unknown=unknown
+    )

@@ -1,7 +1,11 @@
-"""[gate.freshness]: do the artefacts belong to the data, and to each other?"""
+"""[gate.freshness]: do the artefacts belong to the data, and to each other?
+
+Data may lie elsewhere than where it was analyzed: an absolute path of another machine
+is looked for below the budget and the results. What counts is each file's content.
+"""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from glob import has_magic
 from pathlib import Path
@@ -22,9 +26,9 @@ from chunkscope.tokenizers.cache import file_digest
 def check_freshness(table: FreshnessTable, evidence: Evidence) -> Iterator[Check]:
     findings = evidence.findings
     if table.data:
-        with chdir(_folder_of_data(evidence)):
-            checks = _data_checks(evidence.need_profile(), table.not_checked)
-        yield from checks
+        for check in _data_checks(evidence):
+            if check.subject not in table.not_checked:
+                yield check
     if table.plan:
         evidence.need_plan()
         evidence.need_profile()
@@ -52,70 +56,91 @@ def _made_from(artefact: str, source: type[Artefact], is_of_it: bool | None) -> 
 # -- the data --------------------------------------------------------------------------
 
 
-def _folder_of_data(evidence: Evidence) -> Path:
-    """The first folder in which one of the profile's paths exists."""
-    beside_reports = evidence.findings.folder.resolve().parent
-    for folder in (beside_reports, evidence.folder.resolve(), Path.cwd()):
-        for path in evidence.need_profile().paths:
-            if os.path.lexists(folder / path):
-                return folder
-    return beside_reports
-
-
-def _data_checks(profile: Profile, not_checked: Sequence[str]) -> list[Check]:
+def _data_checks(evidence: Evidence) -> list[Check]:
     """The files at the profile's paths today against those that were counted."""
-    try:
-        sources = _sources_today(profile)
-        problem = None
-    except ChunkscopeError as error:
-        sources = []
-        problem = note("gate_cannot_look", why=error.message)
-    files = {source.path: source.file for source in sources}
-    checks = []
-    for dataset in profile.datasets:
-        if dataset.name not in not_checked:
-            checks.append(_file_check(dataset, files, problem))
+    profile = evidence.need_profile()
+    beside_reports = evidence.findings.folder.resolve().parent
+    folders = (beside_reports, evidence.folder.resolve(), Path.cwd())
+    moved = {}
+    for path in profile.paths:
+        moved[path] = _place_today(path, folders)
+    folder = _folder_of_data(profile, folders)
+    with chdir(folder):
+        try:
+            sources = _sources_today(profile, [*moved.values()])
+        except ChunkscopeError as error:
+            problem = note("gate_cannot_look", why=error.message)
+            return [_unchanged(d.name, None, problem) for d in profile.datasets]
+        files = {}
+        for source in sources:
+            files[_path_then(source.path, moved)] = source
+        checks = [_file_check(dataset, files) for dataset in profile.datasets]
     counted = {dataset.path for dataset in profile.datasets}
-    for source in sources:
-        if source.path not in counted and source.name not in not_checked:
-            # `analyze` would count it.
-            checks.append(_unchanged(source.path, "new"))
+    for path, source in files.items():
+        if path not in counted:  # `analyze` would count it
+            checks.append(_unchanged(source.name, "new"))
     return checks
 
 
-def _sources_today(profile: Profile) -> list[Source]:
-    """What `analyze` would find at the paths that it was given then."""
-    paths = []
-    for path in profile.paths:
-        if os.path.lexists(path) or has_magic(path):
-            paths.append(path)
-    if not paths:
+def _place_today(path: str, folders: tuple[Path, ...]) -> str:
+    """Where an absolute path that is not there lies below one of the folders.
+
+    Of /home/ann/evals/data the first that exists of evals/data and data.
+    """
+    if not Path(path).is_absolute() or os.path.lexists(path):
+        return path
+    parts = Path(path).parts[1:]
+    for start in range(len(parts)):
+        for folder in folders:
+            place = folder.joinpath(*parts[start:])
+            if place.exists():
+                return str(place)
+    return path
+
+
+def _path_then(path: str, moved: Mapping[str, str]) -> str:
+    """A path of today as it was when the data was analyzed."""
+    for then, today in moved.items():
+        if then != today and f"{path}/".startswith(f"{today}/"):
+            return then + path.removeprefix(today)
+    return path
+
+
+def _folder_of_data(profile: Profile, folders: tuple[Path, ...]) -> Path:
+    """The first folder in which one of the profile's paths exists."""
+    for folder in folders:
+        for path in profile.paths:
+            if os.path.lexists(folder / path):
+                return folder
+    return folders[0]
+
+
+def _sources_today(profile: Profile, paths: list[str]) -> list[Source]:
+    """What `analyze` would find at these paths."""
+    existing = [path for path in paths if os.path.lexists(path) or has_magic(path)]
+    if not existing:
         return []
     options = profile.options
     sources, _left_out = discover(
-        paths,
+        existing,
         exclude=options.exclude,
         options=options.read,
     )
     return sources
 
 
-def _file_check(
-    dataset: DatasetProfile, files: Mapping[str, Path | None], problem: Note | None
-) -> Check:
+def _file_check(dataset: DatasetProfile, files: Mapping[str, Source]) -> Check:
     """Is its file the one that was counted? Not where that cannot be known."""
-    file = files.get(dataset.path)
-    if problem is not None:
-        return _unchanged(dataset.name, None, problem)
+    source = files.get(dataset.path)
     if dataset.digest is None:
         return _unchanged(dataset.name, None, note("gate_no_file"))
-    if file is None:
+    if source is None or source.file is None:
         reason = note("gate_not_led_to", path=dataset.path)
         return _unchanged(dataset.name, None, reason)
     try:
-        digest = file_digest(file)
+        digest = file_digest(source.file)
     except OSError as error:
-        reason = note("gate_cannot_look", why=f"{file}: {error.strerror}")
+        reason = note("gate_cannot_look", why=f"{source.file}: {error.strerror}")
         return _unchanged(dataset.name, None, reason)
     if digest != dataset.digest:
         reason = note("gate_file", path=dataset.path)

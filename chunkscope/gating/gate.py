@@ -23,7 +23,7 @@ from chunkscope.gating.figures import (
 )
 from chunkscope.gating.freshness import check_freshness
 from chunkscope.gating.lengths import check_data, check_drift
-from chunkscope.gating.remedies import remedies_for
+from chunkscope.gating.remedies import with_remedies
 from chunkscope.gating.settings import check_settings
 
 
@@ -58,11 +58,10 @@ def judge(file: BudgetFile, findings: Findings) -> GateResult:
             raise _checks_nothing(where)
     if not checks:
         raise _checks_nothing(str(file.path))
-    remedies = remedies_for(checks, file, findings)
     return GateResult(
         budget=file.path,
         folder=findings.folder,
-        checks=tuple(remedies.explained(check) for check in checks),
+        checks=with_remedies(checks, file, findings),
         digests=findings.digests,
         text=file.text,
     )

@@ -2,19 +2,17 @@
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.gating.budget import DataTable, DriftTable, LengthLimits
-from chunkscope.gating.check import Check, Key, Relation
+from chunkscope.gating.check import Check, Relation
 from chunkscope.gating.evidence import Datasets, Evidence, TableValues, Values
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.simulation.draw import served_prompts
 
-# Options of `analyze` that move no length; what `fields` chose is beside each dataset.
-NOT_COUNTED = ("fields", "tokenizer", "prefixes", "keep_longest")
 # What two tokenizers have to have in common for their lengths to be compared.
 TOKENIZER_PARTS = ("digest", "kind", "chat_template", "special_tokens_added")
 MOVING = ("p50", "p95", "max")  # figures whose drift may be limited
@@ -26,8 +24,7 @@ MOVING = ("p50", "p95", "max")  # figures whose drift may be limited
 def check_data(table: DataTable, evidence: Evidence) -> Iterator[Check]:
     """How long the prompts are, how many, and whether all of them can be served."""
     datasets = evidence.need_profile().datasets
-    values = TableValues(table="data", values=length_values(datasets))
-    yield from _length_checks(values, table, datasets, table.allow_sample)
+    yield from _length_checks(table, datasets, table.allow_sample)
     if table.max_model_len is not None:
         check = refused_prompts_check(
             "data.max_model_len", table.max_model_len, evidence, datasets
@@ -36,23 +33,23 @@ def check_data(table: DataTable, evidence: Evidence) -> Iterator[Check]:
     for name in table.datasets:
         yield _rows_check(name, datasets)
     for name, limits in table.of.items():
-        key = ("data", "of", name)
         chosen = [dataset for dataset in datasets if dataset.name == name]
-        if not chosen:
-            yield _rows_check(name, datasets, key)
-            continue
-        values = TableValues(
-            table="data", values=length_values(chosen), subject=name, key=key
-        )
-        yield from _length_checks(values, limits, chosen, table.allow_sample)
+        if chosen:
+            yield from _length_checks(limits, chosen, table.allow_sample, name)
+        else:
+            yield replace(_rows_check(name, datasets), key=("data", "of", name))
 
 
 def _length_checks(
-    values: TableValues,
-    limits: LengthLimits,
-    datasets: Datasets,
-    allow_sample: bool,
+    limits: LengthLimits, datasets: Datasets, allow_sample: bool, name: str = ""
 ) -> Iterator[Check]:
+    """Of all datasets together, or of the one with that name."""
+    values = TableValues(
+        table="data",
+        values=length_values(datasets),
+        subject=name or ALL,
+        key=("data", "of", name) if name else (),
+    )
     for check in values.checks(limits):
         # How many rows there are is known of a sample, too.
         if check.name == "data.min_rows":
@@ -82,7 +79,6 @@ def length_values(datasets: Datasets) -> Values:
         "min_rows": rows,
         "bad_rows": sum(dataset.skipped for dataset in datasets),
         "prefix_hit_rate": reuse.hit_rate if reuse else None,
-        "shared_prefix_tokens": reuse.common_tokens if reuse else None,
     }
 
 
@@ -100,7 +96,7 @@ def of_all_data(check: Check, datasets: Datasets, allow_sample: bool) -> Check:
             )
         else:
             continue
-        return replace(check, passed=False, reason=reason, of_a_part=True)
+        return replace(check, passed=False, reason=reason)
     return check
 
 
@@ -129,7 +125,7 @@ def refused_prompts_check(
     )
 
 
-def _rows_check(name: str, datasets: Datasets, key: Key = ()) -> Check:
+def _rows_check(name: str, datasets: Datasets) -> Check:
     """Is a dataset there, with rows?"""
     rows = 0
     reason: Note | None = note("gate_no_such_dataset")
@@ -146,7 +142,6 @@ def _rows_check(name: str, datasets: Datasets, key: Key = ()) -> Check:
         value=rows,
         unit="count",
         reason=reason,
-        key=key,
     )
 
 
@@ -157,11 +152,10 @@ def check_drift(table: DriftTable, evidence: Evidence) -> Iterator[Check]:
     """How far lengths and rows have moved from those of a committed profile."""
     profile = evidence.need_profile()
     baseline = _baseline(table.baseline, evidence)
-    cause = _changed_options(baseline, profile)
     file = evidence.findings.folder / "profile.json"
     accept = shlex.join(["cp", str(file), str(evidence.path(table.baseline))])
     for check in drift(table, profile, baseline):
-        yield replace(check, cause=cause, remedy=accept)
+        yield replace(check, remedy=accept)
 
 
 def drift(table: DriftTable, profile: Profile, baseline: Profile) -> Iterator[Check]:
@@ -268,37 +262,3 @@ def _baseline(name: str, evidence: Evidence) -> Profile:
                 hint="analyze with its --tokenizer, or commit a new baseline",
             )
     return baseline
-
-
-def _changed_options(before: Profile, now: Profile) -> Note | None:
-    """What was taken for the prompt, and the options, if not as for the baseline."""
-    old = _options_of(before)
-    new = _options_of(now)
-    then = []
-    today = []
-    for key, text in new.items():
-        if old.get(key, text) != text:
-            then.append(old[key])
-            today.append(text)
-    if not then:
-        return None
-    return note(
-        "gate_counted_differently",
-        before=list(dict.fromkeys(then)),
-        now=list(dict.fromkeys(today)),
-    )
-
-
-def _options_of(profile: Profile) -> dict[tuple[str, str], str]:
-    """Options as text, by name and (of the field of the prompt) dataset."""
-    options = {}
-    for dataset in profile.datasets:
-        options["field", dataset.name] = f"field {dataset.field}"
-    values = asdict(profile.options)
-    for part in ("select", "read", "render"):
-        values |= values.pop(part)
-    for name, value in values.items():
-        if name not in NOT_COUNTED:
-            text = str(value or "none").strip("(,)")
-            options[name, ""] = f"{name} {text}"
-    return options

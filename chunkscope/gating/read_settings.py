@@ -9,7 +9,6 @@ are not read: an error says which file to commit instead.
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 
 from chunkscope.artefacts.files import read_text
@@ -48,13 +47,11 @@ class CommittedSettings:
     defaults: Settings = OWN
 
 
-def read_settings(
-    path: Path, version: Version, form: str | None = None
-) -> CommittedSettings:
+def read_settings(path: Path, version: Version) -> CommittedSettings:
     """The settings in a file; an InputError if it has none of the three forms."""
     text = read_text(path, "settings file", hint=HINT)
     try:
-        match form or form_of(path, text):
+        match form_of(path, text):
             case "vllm-yaml":
                 return from_yaml(text, version)
             case "lm-eval":
@@ -99,21 +96,12 @@ def from_flags(text: str, version: Version) -> CommittedSettings:
     for word in words:
         if "$" in word or "`" in word or not word.strip(OPERATORS):
             raise ValueError(f"a shell has to read {word!r}")
-    if _are_of_a_script(words):
+    # Only the model may stand before the flags; other programs look like one.
+    several = len(words) > 1 and not words[0].startswith("-")
+    is_model = several and words[1].startswith("-") and words[0] not in OTHER_PROGRAMS
+    if (several and not is_model) or "serve" in words:
         raise ValueError("it is more than `vllm serve` and its flags")
     return from_words(words, version)
-
-
-def _are_of_a_script(words: list[str]) -> bool:
-    """Another program's command, or one that starts vLLM further behind."""
-    if len(words) < 2:
-        return False
-    if not words[0].startswith("-") and not words[1].startswith("-"):
-        return True  # only the model may stand before the flags
-    starts_vllm = any(
-        before.endswith("vllm") and word == "serve" for before, word in pairwise(words)
-    )
-    return starts_vllm or words[0] in OTHER_PROGRAMS
 
 
 def from_words(words: list[str], version: Version) -> CommittedSettings:
@@ -179,15 +167,12 @@ def _unknown_arguments(
     name = ""
     for word in words:
         option, _, value = word.partition("=")
-        flag = _flag_with_a_key(option, version)
-        if flag is not None:
-            name = flag.name
-            others[name] = word
-        elif word.startswith("-"):
-            name = option.lstrip("-").replace("-", "_")
+        if word.startswith("-"):
+            name = _name_of_key(option, version) or option.lstrip("-").replace("-", "_")
             others[name] = value
-            why = why_unknown(option, version)
-            refusals.append(_refusal(name, "argument_unknown", **why))
+            if name not in flags_of(version):
+                why = why_unknown(option, version)
+                refusals.append(_refusal(name, "argument_unknown", **why))
         elif name:
             others[name] = f"{others[name]} {word}".strip()
         else:
@@ -195,13 +180,13 @@ def _unknown_arguments(
     return others, refusals
 
 
-def _flag_with_a_key(option: str, version: Version) -> ServeFlag | None:
-    """The flag of which an option sets one key: `-cc.mode` is one of `-cc`."""
+def _name_of_key(option: str, version: Version) -> str:
+    """The argument of which an option sets one key: `-cc.mode` is of `-cc`."""
     spelling, dot, _ = option.partition(".")
     for flag in flags_of(version).values():
         if dot and spelling in flag.spellings:
-            return flag
-    return None
+            return flag.name
+    return ""
 
 
 # -- vLLM's YAML -----------------------------------------------------------------------
@@ -258,21 +243,17 @@ def _yaml_mapping(text: str) -> dict[str, object]:
 
 # -- lm-eval's model_args --------------------------------------------------------------
 
-# As read in lm-eval 0.4.9 and 0.4.13: its own keys, with what each is unless it is set.
-# None: the value has no effect here.
-HARNESS_KEYS: dict[str, str | None] = {
-    "device": None,
-    "swap_space": None,
-    "think_end_token": None,
-    "prefix_token_id": None,
-    "add_bos_token": "",
-    "lora_local_path": "",
-    "enable_thinking": "",
-    "chat_template_args": "",
-    "batch_size": "auto",
-    "max_gen_toks": "256",
-    "truncation_side": "left",
-}
+# As read in lm-eval 0.4.9 and 0.4.13: its own keys, of no effect here or with one.
+WITHOUT_EFFECT = ("device", "swap_space", "think_end_token", "prefix_token_id")
+HARNESS_KEYS = (
+    "add_bos_token",
+    "lora_local_path",
+    "enable_thinking",
+    "chat_template_args",
+    "batch_size",
+    "max_gen_toks",
+    "truncation_side",
+)
 # What it calls some of vLLM's.
 HARNESS_NAMES = {
     "max_length": "max_model_len",
@@ -294,9 +275,10 @@ def from_model_args(text: str, version: Version) -> CommittedSettings:
         if name != key and name in pairs:
             refusals.append(_refusal(key, "argument_twice", other=name))
         elif name in HARNESS_KEYS:
-            usual = HARNESS_KEYS[name]
-            if usual is not None and value.lower().partition(":")[0] != usual:
+            if not value.startswith("auto"):
                 others[name] = value
+        elif name in WITHOUT_EFFECT:
+            continue
         elif flag is None or flag.server:
             refusals.append(_refusal(name, "argument_not_of_llm"))
         elif flag.takes.startswith(("size", "length")) and not value.isdecimal():

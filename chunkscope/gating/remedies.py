@@ -1,20 +1,17 @@
 """Why checks fail, and the command that mends them or accepts today's state."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.findings import DEFAULT_FOLDER, Findings
 from chunkscope.gating.budget import BUDGET, PROJECT, BudgetFile
 from chunkscope.gating.check import Check
 
-# The command that made what a check rests on, by how the check's name begins. All other
-# checks rest on files that people wrote.
+# The command that made what a check rests on, by how the check's name begins.
 MADE_BY = {
     "freshness.data": "analyze",
-    "data.": "analyze",
-    "drift.": "analyze",
     "freshness.plan": "recommend",
     "memory.predicted.": "recommend",
     "slo.": "recommend",
@@ -27,6 +24,37 @@ MADE_BY = {
 }
 # Tables of limits that `gate --init` writes anew from today's values.
 WRITTEN_BY_INIT = ("data", "memory", "slo", "speed", "outputs")
+
+
+def with_remedies(
+    checks: Sequence[Check], file: BudgetFile, findings: Findings
+) -> tuple[Check, ...]:
+    """The same checks; those that fail with their cause and with what mends them.
+
+    A stale artefact fails much at once: all of that has one cause and one command.
+    """
+    causes = stale(findings)
+    commands = commands_of(findings)
+    explained = []
+    for check in checks:
+        maker = _maker(check)
+        remedy = check.remedy
+        if maker in causes or check.table == "freshness":
+            remedy = commands[maker]
+        elif check.table in WRITTEN_BY_INIT and check.reason is None:
+            remedy = _accepting_command(file, findings)
+        if check.passed:
+            remedy = ""
+        cause = causes.get(maker, check.cause)
+        explained.append(replace(check, cause=cause, remedy=remedy))
+    return tuple(explained)
+
+
+def _maker(check: Check) -> str:
+    for name, command in MADE_BY.items():
+        if check.name.startswith(name):
+            return command
+    return ""
 
 
 def commands_of(findings: Findings) -> dict[str, str]:
@@ -54,62 +82,19 @@ def command_for(typed: Sequence[str], usual: str) -> str:
 
 def stale(findings: Findings) -> dict[str, Note]:
     """Artefacts that were made from others than are there, by their commands."""
+    pairs = {
+        "recommend": (findings.plan_is_of_this_profile, "plan", "profile"),
+        "verify": (findings.verification_is_of_this_plan, "verify", "plan"),
+        "simulate": (findings.simulation_is_of_this_profile, "simulation", "profile"),
+    }
     causes = {}
-    if findings.plan_is_of_this_profile is False:
-        causes["recommend"] = _made_from_another(findings, "plan.json", "profile.json")
-    if findings.verification_is_of_this_plan is False:
-        causes["verify"] = _made_from_another(findings, "verify.json", "plan.json")
-    if findings.simulation_is_of_this_profile is False:
-        causes["simulate"] = _made_from_another(
-            findings, "simulation.json", "profile.json"
-        )
+    for command, (is_of_it, name, source) in pairs.items():
+        if is_of_it is False:
+            file = str(findings.folder / f"{name}.json")
+            causes[command] = note(
+                "made_from_another", file=file, source=f"{source}.json"
+            )
     return causes
-
-
-def _made_from_another(findings: Findings, file: str, source: str) -> Note:
-    return note("made_from_another", file=str(findings.folder / file), source=source)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedies:
-    """The causes that several checks may share, and the commands that help."""
-
-    causes: Mapping[str, Note]  # by the command that ends them
-    commands: Mapping[str, str]
-    accept: str  # writes the limits anew; empty where that is not possible
-
-    def explained(self, check: Check) -> Check:
-        """The same check with its cause and, if it failed, its remedy."""
-        made_by = _made_by(check)
-        cause = self.causes.get(made_by)
-        if check.passed:
-            return replace(check, cause=cause, remedy="")
-        if cause is not None:
-            return replace(check, cause=cause, remedy=self.commands[made_by])
-        if check.of_a_part or _lacks_a_value(check):
-            return replace(check, remedy=self.commands[made_by])
-        if check.remedy or not _is_limit_of_init(check):
-            return check
-        return replace(check, remedy=self.accept)
-
-
-def remedies_for(
-    checks: Sequence[Check], file: BudgetFile, findings: Findings
-) -> Remedies:
-    """A plan of other data fails much at once: all of that has one cause."""
-    causes = stale(findings)
-    changed = []
-    for check in checks:
-        if check.name == "freshness.data" and not check.passed:
-            changed.append(check.subject)
-    if changed:
-        profile = str(findings.folder / "profile.json")
-        causes["analyze"] = note("gate_data_changed", profile=profile, names=changed)
-    return Remedies(
-        causes=causes,
-        commands=commands_of(findings),
-        accept=_accepting_command(file, findings),
-    )
 
 
 def _accepting_command(file: BudgetFile, findings: Findings) -> str:
@@ -122,24 +107,3 @@ def _accepting_command(file: BudgetFile, findings: Findings) -> str:
     if file.path != BUDGET:
         words += ["--config", str(file.path)]
     return shlex.join(words)
-
-
-def _made_by(check: Check) -> str:
-    """The command that made what a check rests on; empty where a person did."""
-    for name, command in MADE_BY.items():
-        if check.name.startswith(name):
-            return command
-    return ""
-
-
-def _lacks_a_value(check: Check) -> bool:
-    """Is a value missing, and nothing says why? Then the artefact is made once more."""
-    is_missing = check.value is None and check.reason is None
-    return is_missing and check.table != "settings"
-
-
-def _is_limit_of_init(check: Check) -> bool:
-    """A limit with a value; `max_model_len` is a decision, which nobody moves."""
-    if check.name == "data.max_model_len" or check.value is None:
-        return False
-    return check.table in WRITTEN_BY_INIT

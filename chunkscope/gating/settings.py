@@ -6,7 +6,7 @@ Compared is what the engine ends up with: an argument left out counts as vLLM's 
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from chunkscope.artefacts.note import Fact, note
 from chunkscope.artefacts.numbers import exceeds
@@ -26,12 +26,10 @@ from chunkscope.planning.simulator import Simulator
 from chunkscope.vllm.engine import Engine, Refusal
 from chunkscope.vllm.flags import NEVER_WORKED, Release, flags_of, release
 from chunkscope.vllm.rules import NEWEST
-from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
+from chunkscope.vllm.settings import NAMES, Settings
 
 AS_GOOD = "settings.as-good"
 MUST_BE = ("settings", "must_be")  # its place in the budget
-# What is None where vLLM does without it, or chooses by itself.
-OPTIONAL = (*UNUSUAL, "max_cudagraph_capture_size")
 # Other GPUs, or fewer bits in the KV cache, which may change scores, are never as good.
 ENGINE = (
     "tensor_parallel_size",
@@ -46,7 +44,7 @@ def check_settings(table: SettingsTable, evidence: Evidence) -> Iterator[Check]:
     evidence.need_profile()
     path = evidence.path(table.file)
     deployment = _deployment(plan, table)
-    committed = read_settings(path, deployment.release.version, table.form)
+    committed = read_settings(path, deployment.release.version)
     deployment = replace(deployment, entry=committed.entry)
     actual = deployment.complete(committed.settings.over(committed.defaults))
     memory = deployment.memory(actual, longest=plan.decision.longest)
@@ -59,13 +57,12 @@ def check_settings(table: SettingsTable, evidence: Evidence) -> Iterator[Check]:
         *_allowed(table.allow, committed, plan),
     ]
     names = NAMES if table.must_be == "equal" else ENGINE
-    equal = _equal(table.must_be, names, committed, plan.effective, actual)
     if not evidence.findings.plan_is_of_this_profile:
         checks.append(_stale_plan(table.must_be))
-    elif table.must_be == "equal":
-        checks += equal
     else:
-        checks += [*equal, *_as_good(evidence, deployment, actual)]
+        checks += _equal(table.must_be, names, plan.effective, actual)
+        if table.must_be == "as-good":
+            checks += _as_good(evidence, deployment, actual)
     remedy = f"{commands_of(evidence.findings)['recommend']} --emit {committed.form}"
     if committed.form == "vllm-yaml":  # other files may hold more than the settings
         remedy += f" > {shlex.quote(str(path))}"
@@ -171,39 +168,21 @@ def _allowed(
         )
 
 
-# -- equal -----------------------------------------------------------------------------
+# -- equal, and as good ----------------------------------------------------------------
 
 
 def _equal(
-    must_be: str,
-    names: Sequence[str],
-    committed: CommittedSettings,
-    planned: Settings,
-    actual: Settings,
+    must_be: str, names: Sequence[str], planned: Settings, actual: Settings
 ) -> Iterator[Check]:
-    """Settings beside those of the plan, one by one."""
-    for name in names:
+    """Settings beside those of the plan: each that differs, else that none does."""
+    check = Check(name=f"settings.{must_be}", passed=True, key=MUST_BE)
+    differing = [n for n in names if getattr(planned, n) != getattr(actual, n)]
+    if not differing:
+        yield replace(check, subject="engine", relation=Relation.ACCEPTED)
+    for name in differing:
         limit: Fact = getattr(planned, name)
         value: Fact = getattr(actual, name)
-        passed = limit == value
-        is_unknown = None in (limit, value) and name not in OPTIONAL
-        if passed and name in OPTIONAL:  # it is not worth a line
-            continue
-        if is_unknown and limit is None:  # vLLM's default, unless something is set
-            passed = getattr(committed.settings, name) is None
-        no_memory_model = is_unknown and not passed
-        yield Check(
-            name=f"settings.{must_be}",
-            passed=passed,
-            subject=name,
-            limit=limit,
-            value=value,
-            reason=note("gate_no_memory_model") if no_memory_model else None,
-            key=MUST_BE,
-        )
-
-
-# -- as good ---------------------------------------------------------------------------
+        yield replace(check, passed=False, subject=name, limit=limit, value=value)
 
 
 def _as_good(
@@ -213,83 +192,53 @@ def _as_good(
     plan = evidence.need_plan()
     planned = plan.effective
     datasets = chosen_datasets(evidence.need_profile(), plan.request.dataset)
-    limit = 0
     context = actual.max_model_len or sys.maxsize
-    if planned.max_model_len is not None:
-        limit = plan.refused.prompts
-        context = actual.max_model_len or 0
+    limit = plan.refused.prompts if planned.max_model_len else 0
     refused = refused_prompts_check(AS_GOOD, context, evidence, datasets, limit)
     yield replace(refused, subject="max_model_len", key=MUST_BE)
+    check = Check(
+        name=AS_GOOD,
+        passed=planned == actual,
+        subject="simulation",
+        relation=Relation.ACCEPTED,
+        key=MUST_BE,
+    )
     if planned != actual and plan.tried:
-        comparison = simulate_beside_plan(plan, deployment, actual, datasets)
-        yield _as_fast(comparison, planned, actual)
-    else:
-        same = planned == actual
-        yield Check(
-            name=AS_GOOD,
-            passed=same,
-            subject="simulation",
-            relation=Relation.ACCEPTED,
-            reason=None if same else note("gate_not_simulated"),
-            key=MUST_BE,
-        )
+        check = _simulated(check, plan, deployment, actual, datasets)
+    elif planned != actual:
+        check = replace(check, reason=note("gate_not_simulated"))
+    yield check
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedComparison:
-    """Settings beside those of the plan, on the plan's requests.
-
-    `times` is their score in units of the plan's, as `recommend` weighs settings; None
-    if they cannot run. `keeps_limits` if they break no limit that the plan keeps.
-    """
-
-    requests: int
-    times: float | None
-    keeps_limits: bool
-
-
-def simulate_beside_plan(
-    plan: Plan, deployment: Engine, actual: Settings, datasets: Datasets
-) -> SimulatedComparison:
-    """Simulate a plan and other settings; the gate simulates nowhere else."""
+def _simulated(
+    check: Check, plan: Plan, deployment: Engine, actual: Settings, datasets: Datasets
+) -> Check:
+    """Within 3 % of the plan on its own requests, as `recommend` weighs settings, and
+    no limit breaks that the plan keeps. The gate simulates nowhere else."""
     planned = plan.effective
     contexts = [settings.max_model_len or 0 for settings in (planned, actual)]
     room = min((context for context in contexts if context), default=1)
-    workload = draw(plan.request, deployment, datasets, room)
-    simulator = Simulator(request=plan.request, engine=deployment, workload=workload)
-    times = None
-    if simulator.attempt(actual) is not None:
-        times = simulator.cost(actual) / simulator.cost(planned)
-    return SimulatedComparison(
-        requests=len(workload.requests),
-        times=times,
-        keeps_limits=simulator.keeps_limits(actual)
-        or not simulator.keeps_limits(planned),
+    workload = draw(
+        plan.request,
+        deployment,
+        datasets,
+        room,
+        advised_samples=plan.advised_samples,
     )
-
-
-def _as_fast(
-    comparison: SimulatedComparison, planned: Settings, actual: Settings
-) -> Check:
-    """Within 3 % of the plan, and no limit breaks that the plan keeps."""
-    limit = 1 + WORTH
-    times = comparison.times
-    changed = [
-        name for name in NAMES if getattr(planned, name) != getattr(actual, name)
-    ]
-    code = "gate_within_plan" if comparison.keeps_limits else "gate_limit_breaks"
-    reason = note(code, requests=comparison.requests, names=changed)
-    if times is None:
-        reason = note("gate_cannot_run")
-    is_as_fast = times is not None and not exceeds(times, limit)
-    return Check(
-        name=AS_GOOD,
-        passed=is_as_fast and comparison.keeps_limits,
-        subject="simulation",
-        relation=Relation.AT_MOST,
-        limit=limit,
+    simulator = Simulator(request=plan.request, engine=deployment, workload=workload)
+    check = replace(
+        check, relation=Relation.AT_MOST, limit=1 + WORTH, unit="share", passed=False
+    )
+    if simulator.attempt(actual) is None:
+        return replace(check, reason=note("gate_cannot_run"))
+    times = simulator.cost(actual) / simulator.cost(planned)
+    keeps_limits = simulator.keeps_limits(actual)
+    keeps_limits = keeps_limits or not simulator.keeps_limits(planned)
+    changed = actual.changed_from(planned).given()
+    code = "gate_within_plan" if keeps_limits else "gate_limit_breaks"
+    return replace(
+        check,
+        passed=keeps_limits and not exceeds(times, 1 + WORTH),
         value=times,
-        unit="share",
-        reason=reason,
-        key=MUST_BE,
+        reason=note(code, requests=len(workload.requests), names=[*changed]),
     )

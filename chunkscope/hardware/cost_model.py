@@ -54,19 +54,23 @@ def calibrated_cost(calibration: Calibration) -> CostModel:
     try:
         from chunkscope.hardware.step_fit import fit_steps  # scipy is not always there
     except ImportError:
-        hint = "install it: `pip install 'chunkscope[verify]'` or `pip install scipy`"
+        hint = "install it: `pip install scipy`"
         raise MissingError("fitting a calibration needs scipy", hint=hint) from None
+    if calibration.device != "cuda" or not calibration.async_scheduling:
+        raise InputError(
+            "the calibration is of an engine that schedules one step after another, "
+            "such as one on a CPU",
+            hint="measure one on a GPU, as vLLM schedules: `chunkscope verify`",
+        )
     shape, gpu = calibration.model, known_gpu(calibration.gpu)
-    prior = None
-    if calibration.device == "cuda" and calibration.async_scheduling:
-        if gpu is not None:
-            prior = step_model(shape, gpu, Parallel(tensor=calibration.tp))
-        if prior is None:
-            prior = StepModel(host=assumed_host(shape, Runner.V1))
+    prior = StepModel(host=assumed_host(shape, Runner.V1))
+    if gpu is not None:
+        parallel = Parallel(tensor=calibration.tp)
+        prior = step_model(shape, gpu, parallel) or prior
     expert_share = 0.0
     if shape.experts is not None:
         expert_share = shape.experts.active / shape.experts.count
-    fit = fit_steps(calibration.steps, expert_share=expert_share, prior=prior)
+    fit = fit_steps(calibration.steps, prior, expert_share=expert_share)
     return CostModel(
         source=CostSource.CALIBRATED,
         step=fit.step,

@@ -53,15 +53,15 @@ class StepFit:
 
 
 def fit_steps(
-    steps: StepSamples, *, expert_share: float = 0.0, prior: StepModel | None = None
+    steps: StepSamples, prior: StepModel, *, expert_share: float = 0.0
 ) -> StepFit:
     """The step model that is nearest to measured steps.
 
-    `prior`, where the host works beside the GPU: what both take elsewhere, 0 where that
-    is not known. None fits one sum. `expert_share`: of all experts, what one token
-    chooses. Windows are not seen: steps are recorded with all that is before a token.
+    `prior`: what GPU and host take elsewhere, 0 where that is not known.
+    `expert_share`: of all experts, what one token chooses. Windows are not seen: steps
+    are recorded with all that is before a token.
     """
-    rows = np.ones(len(steps), dtype=bool) if prior is None else _settled(steps)
+    rows = _settled(steps)
     if len(steps) < FEWEST_STEPS or rows.sum() < FEWEST_STEPS // 2:
         what = f"the calibration has {len(steps):,} steps"
         what = f"{what}: too few to fit a step model to"
@@ -121,27 +121,19 @@ class FitProblem:
     """Seconds of steps by their times, as least_squares takes them: all are about 1."""
 
     def __init__(
-        self,
-        kinds: Columns,
-        free_tokens: int,
-        expert_share: float,
-        prior: StepModel | None,
+        self, kinds: Columns, free_tokens: int, expert_share: float, prior: StepModel
     ) -> None:
         self.base = StepModel(
             free_tokens=free_tokens,
             expert_share=expert_share,
-            graphed_tokens=(prior or StepModel()).graphed_tokens,
+            graphed_tokens=prior.graphed_tokens,
         )
         self.seconds = kinds["duration_s"]
-        self.gpu = _gpu_columns(kinds, self.base, with_host=prior is None)
+        self.gpu = _gpu_columns(kinds, self.base)
         self.host = _host_columns(kinds, self.base.graphed_tokens)
-        self.known = np.zeros(self.gpu.shape[1])
-        if prior is None:
-            self.host = self.host[:, :0]
-        else:
-            gpu = [getattr(prior, name) for name in GPU_TIMES]
-            host = [getattr(prior.host, name) for name in HOST_TIMES]
-            self.known = np.asarray([*gpu, *host])
+        gpu = [getattr(prior, name) for name in GPU_TIMES]
+        host = [getattr(prior.host, name) for name in HOST_TIMES]
+        self.known = np.asarray([*gpu, *host])
         largest = np.concatenate([self.gpu, self.host], axis=1).max(axis=0)
         usual_s = float(np.median(self.seconds))
         # A time that shows in no step and is not known is none.
@@ -180,15 +172,14 @@ class FitProblem:
 
     def _model(self, scaled: Floats) -> StepModel:
         gpu, host = np.split(scaled * self.scale, [self.gpu.shape[1]])
-        names = (*GPU_TIMES, "per_request_s")
-        times = dict(zip(names, gpu.tolist(), strict=False))
+        times = dict(zip(GPU_TIMES, gpu.tolist(), strict=True))
         times["fixed_s"] = max(times["fixed_s"], LEAST_STEP_S)
-        times["host"] = Host(**dict(zip(HOST_TIMES, host.tolist(), strict=False)))
-        return replace(self.base, **times)
+        host_times = dict(zip(HOST_TIMES, host.tolist(), strict=True))
+        return replace(self.base, **times, host=Host(**host_times))
 
 
-def _gpu_columns(kinds: Columns, base: StepModel, *, with_host: bool) -> Floats:
-    """What each of GPU_TIMES is multiplied by; and requests, with the host's work."""
+def _gpu_columns(kinds: Columns, base: StepModel) -> Floats:
+    """What each of GPU_TIMES is multiplied by."""
     requests = kinds["prefill_requests"] + kinds["decode_requests"]
     tokens = kinds["prefill_tokens"] + kinds["decode_requests"]
     columns = [
@@ -198,8 +189,6 @@ def _gpu_columns(kinds: Columns, base: StepModel, *, with_host: bool) -> Floats:
         kinds["decode_context_tokens"],
         1.0 - (1.0 - base.expert_share) ** tokens,
     ]
-    if with_host:
-        columns.append(requests)
     return np.stack(columns, axis=1)
 
 

@@ -10,6 +10,8 @@ seconds. All shares, in constants.csv, were fitted on one H200 and its host, vLL
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy as np
+
 from chunkscope.hardware.constants import constant, whole
 from chunkscope.hardware.gpus import ALONE, Gpu, Parallel
 from chunkscope.models.shape import BYTES, Attention, ModelShape
@@ -21,6 +23,7 @@ SHOWN_DECODES = constant("shown_decodes")
 HAND_OUT_SHARE = constant("hand_out_share")
 # vLLM captures CUDA graphs up to so many tokens, and 2 x max_num_seqs if that is less.
 GRAPHED_TOKENS = whole("graphed_tokens")
+GRAPHED_TOKENS_OF_BLACKWELL = whole("graphed_tokens_blackwell")
 GRAPHED_TOKENS_BY_ARCHITECTURE = {"GptOssForCausalLM": whole("graphed_tokens_gpt_oss")}
 
 
@@ -136,6 +139,11 @@ class StepModel:
         seconds += pairs * self.per_prefill_pair_s
         context = decode_context * self.mixed if pairs else decode_context
         return seconds + context * self.per_decode_context_s
+
+    def decode_s(self, requests: int, contexts: np.ndarray) -> np.ndarray:
+        """The same for steps that only decode, with these contexts."""
+        fixed_s = self.gpu_s(requests, 0.0, 0.0, requests)
+        return fixed_s + contexts * self.per_decode_context_s
 
     def host_parts(
         self, tokens: int, requests: int, prompts: int

@@ -123,7 +123,7 @@ def connected(address: str | None) -> Iterator[Any]:
     except ImportError as error:
         raise MissingError(
             "--ray needs Ray, which is not installed",
-            hint="pip install 'chunkscope[ray]'",
+            hint="pip install ray",
         ) from error
     if ray.is_initialized():
         yield ray

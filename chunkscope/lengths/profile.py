@@ -128,6 +128,9 @@ class Profile(Artefact):
     created: str = field(default_factory=now)
     version: str = ""
 
+    def summary(self) -> str:
+        return f"of {plural(self.overall.count, 'prompt')}: {self.overall.line}"
+
     def plot(self) -> Any:
         """How many prompts are how long, in doubling steps: matplotlib's Axes."""
         steps = reversed(self.overall.doubling())  # the first bar is the lowest

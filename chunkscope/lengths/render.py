@@ -3,7 +3,9 @@ tokens.
 """
 
 from array import array
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from sys import getsizeof
 
@@ -28,6 +30,7 @@ class Rendered:
     prompt: Prompt
     text: str | None = None
     ids: bytes | None = None  # of a chat that its tokenizer encoded itself
+    answered: str | None = None  # with its answer, where that is to be counted
     special_tokens: int = 0  # that are put around it
     special_after: int = 0  # those of them that come after it
     shown: str = ""  # what people would read of it
@@ -126,11 +129,29 @@ class Renderer:
         text = self.tokenizer.chat_text(chat)
         if prompt.request is not None:
             text += prompt.request.continuation
+            rendered.answered = self._answered(prompt, chat)
         rendered.text = text
         rendered.shown = text
         rendered.chars = len(text)
         rendered.ignores_tools = self.tokenizer.ignores_tools(chat)
         return rendered
+
+    def _answered(self, prompt: Prompt, chat: Conversation) -> str | None:
+        """The chat with its answer, by whose text that is counted.
+
+        None where its length is known, or where the template will not have it.
+        """
+        request = prompt.request
+        if request is None or not request.answer or prompt.output is not None:
+            return None
+        whole = replace(
+            chat,
+            messages=[*chat.messages, *request.answer],
+            template_kwargs={**chat.template_kwargs, "add_generation_prompt": False},
+        )
+        with suppress(TemplateRefused):
+            return self.tokenizer.chat_text(whole).rstrip()
+        return None
 
     def count(self, batch: Batch) -> CountedBatch:
         """The batch with its tokens; safe to call from several threads."""
@@ -140,22 +161,13 @@ class Renderer:
                 texts.append(rendered.text)
             if isinstance(rendered.prompt.output, str):
                 texts.append(rendered.prompt.output)
+            if rendered.answered is not None:
+                texts.append(rendered.answered)
         # Where there is nothing to tokenize, no tokenizer has to be loaded.
         text_ids = iter(self.tokenizer.id_bytes(texts) if texts else [])
         counted = []
         for rendered in batch.prompts:
-            ids = rendered.ids
-            if rendered.text is not None:
-                ids = next(text_ids)
-            output = rendered.prompt.output
-            if isinstance(output, str):
-                output = len(next(text_ids)) // ID_BYTES
-            if ids is not None:
-                tokens = len(ids) // ID_BYTES
-            else:
-                tokens = _length_of(rendered.prompt)
-            tokens += rendered.special_tokens
-            counted.append(Counted(rendered, tokens, ids, output))
+            counted.append(_counted(rendered, text_ids))
         return CountedBatch(counted, batch.bytes_read)
 
     def engines(self, batch: CountedBatch) -> set[str]:
@@ -173,6 +185,21 @@ class Renderer:
         if by_mistral:
             engines.add(engine_name(MISTRAL))
         return engines
+
+
+def _counted(rendered: Rendered, text_ids: Iterator[bytes]) -> Counted:
+    """A prompt with the ids of its texts, which come next."""
+    ids = rendered.ids
+    if rendered.text is not None:
+        ids = next(text_ids)
+    output = rendered.prompt.output
+    if isinstance(output, str):
+        output = len(next(text_ids)) // ID_BYTES
+    tokens = _length_of(rendered.prompt) if ids is None else len(ids) // ID_BYTES
+    if rendered.answered is not None:
+        output = max(0, len(next(text_ids)) // ID_BYTES - tokens)
+    tokens += rendered.special_tokens
+    return Counted(rendered, tokens, ids, output)
 
 
 def _length_of(prompt: Prompt) -> int:

@@ -1,5 +1,6 @@
 """Puts the requests of a dataset together to the sessions that they form."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -8,10 +9,12 @@ from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 from chunkscope.lengths.sessions import Sessions
 from chunkscope.lengths.trace_export import SentPrompt
 from chunkscope.prefixes.near_misses import same_start
+from chunkscope.prefixes.reuse import BLOCK_SIZE
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import SessionTurn
 from chunkscope.tokenizers.reference import ID_BYTES
 
+MOST_TURNS = 1_000_000  # that are kept one by one: 25 MB of a profile
 MOST_HELD_BYTES = 256 << 20  # of prompts to which the next turn is compared
 
 
@@ -21,6 +24,37 @@ class Turn:
     kept_tokens: int
     output_tokens: int | None
     think_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What the next prompt is compared to: a prompt's tokens, or the names of its
+    blocks.
+    """
+
+    content: bytes
+    size: int  # bytes of one of them
+    tokens: int  # that one of them stands for
+    thoughts: str  # of the answer
+
+    def repeated(self, later: "Held") -> int:
+        """Tokens with which both begin."""
+        same = same_start(self.content, later.content) // self.size
+        return same * self.tokens
+
+
+def held_of(prompt: SentPrompt) -> Held | None:
+    """None where only the length is known."""
+    if prompt.ids is not None:
+        return Held(
+            content=prompt.ids, size=ID_BYTES, tokens=1, thoughts=prompt.thoughts
+        )
+    if prompt.blocks is None:
+        return None
+    names = array("q", prompt.blocks)
+    return Held(
+        content=names.tobytes(), size=names.itemsize, tokens=BLOCK_SIZE, thoughts=""
+    )
 
 
 @dataclass(slots=True)
@@ -37,49 +71,65 @@ class SessionTally:
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
         self.requests = 0
-        # By session, the ids of its last prompt; of those that went on last.
-        self.held: dict[str, bytes] = {}
+        self.left_out = 0  # requests of sessions that began after so many turns
+        # By session, its last prompt; of those that went on last.
+        self.held: dict[str, Held] = {}
         self.held_bytes = 0
 
     def add(self, prompt: SentPrompt, turn: SessionTurn) -> int:
         """A request, after all before it. Returns the tokens that it repeats."""
-        session = self.sessions.setdefault(turn.session, Session(self.requests))
+        place = self.requests
         self.requests += 1
-        kept = 0
-        if session.turns:
-            kept = self._kept(prompt, turn, session.turns[-1])
+        if turn.session not in self.sessions:
+            if place >= MOST_TURNS:
+                self.left_out += 1
+                return 0
+            self.sessions[turn.session] = Session(place)
+        session = self.sessions[turn.session]
+        held = held_of(prompt)
+        kept = min(self._kept(prompt, turn, session, held), prompt.tokens)
         session.turns.append(
             Turn(
                 prompt_tokens=prompt.tokens,
-                kept_tokens=min(kept, prompt.tokens),
+                kept_tokens=kept,
                 output_tokens=prompt.output,
                 think_s=turn.pause_s,
             )
         )
-        self._hold(turn.session, prompt.ids)
-        return min(kept, prompt.tokens)
+        if held is not None:
+            self._hold(turn.session, held)
+        return kept
 
-    def _kept(self, prompt: SentPrompt, turn: SessionTurn, before: Turn) -> int:
-        """By the tokens of both prompts, if they are known, else by their lengths."""
+    def _kept(
+        self,
+        prompt: SentPrompt,
+        turn: SessionTurn,
+        session: Session,
+        held: Held | None,
+    ) -> int:
+        """As the data says, else by what both prompts consist of, else by lengths."""
+        if not session.turns:
+            return 0
         if turn.kept_tokens is not None:
             return turn.kept_tokens
+        before = session.turns[-1]
         earlier = self.held.get(turn.session)
-        if earlier is not None and prompt.ids is not None:
-            same = same_start(earlier, prompt.ids) // ID_BYTES
-            if same < before.prompt_tokens:
+        if held is not None and earlier is not None:
+            same = earlier.repeated(held)
+            has_all = same + held.tokens > before.prompt_tokens  # all full blocks
+            if not has_all or earlier.thoughts not in prompt.text:
                 return same
         return kept_by_lengths(prompt.tokens, before)
 
-    def _hold(self, name: str, ids: bytes | None) -> None:
+    def _hold(self, name: str, held: Held) -> None:
         """Keep a prompt for its next turn, and let go of those that wait longest."""
-        self.held_bytes -= len(self.held.pop(name, b""))
-        if ids is None:
-            return
-        self.held[name] = ids
-        self.held_bytes += len(ids)
+        if name in self.held:
+            self.held_bytes -= len(self.held.pop(name).content)
+        self.held[name] = held
+        self.held_bytes += len(held.content)
         while self.held_bytes > MOST_HELD_BYTES:
             oldest = next(iter(self.held))
-            self.held_bytes -= len(self.held.pop(oldest))
+            self.held_bytes -= len(self.held.pop(oldest).content)
 
     def result(
         self, sharing: Sharing | None, *, system_tokens: int, at_once: int | None

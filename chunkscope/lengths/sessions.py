@@ -18,7 +18,7 @@ from chunkscope.prefixes.sharing import served
 class SessionFigures:
     """What people want to know of a dataset's sessions; lengths are in tokens."""
 
-    samples: int
+    sessions: int
     turns_min: int
     turns_p50: float
     turns_max: int
@@ -93,7 +93,7 @@ class Sessions:
     @property
     def later_turns(self) -> list[int]:
         """The places of all turns that have one before them."""
-        places = []
+        places: list[int] = []
         for start, turns in zip(self.first_turns, self.turns, strict=True):
             places += range(start + 1, start + turns)
         return places
@@ -109,7 +109,7 @@ class Sessions:
             think_s = [self.think_ms[place] / 1_000 for place in later]
         answers = self.output_tokens
         return SessionFigures(
-            samples=len(self.turns),
+            sessions=len(self.turns),
             turns_min=min(self.turns),
             turns_p50=turns.percentile(50),
             turns_max=max(self.turns),
@@ -134,9 +134,11 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     return Ranked(values).percentile(percent) if values else None
 
 
-def reuse_of_sessions(sessions: Sessions) -> PrefixReuse:
+def reuse_of_sessions(sessions: Sessions | None) -> PrefixReuse | None:
     """What prompts share where their texts are not known: the tokens that every session
-    begins with, and what each turn repeats."""
+    begins with, and what each turn repeats. None where there are no sessions."""
+    if sessions is None:
+        return None
     cached = 0
     first_turns = set(sessions.first_turns)
     for place, tokens in enumerate(sessions.prompt_tokens):

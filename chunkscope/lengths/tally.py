@@ -3,7 +3,7 @@ profile.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -26,7 +26,7 @@ from chunkscope.prefixes.comparison import (
 from chunkscope.prefixes.near_misses import CHARS, TEXTS, misses_in, near_misses
 from chunkscope.prefixes.reuse import PrefixReuse, Scoring
 from chunkscope.prefixes.sharing import Sharing
-from chunkscope.prompts.chat import Conversation
+from chunkscope.prompts.chat import Conversation, Message
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, SentRequest
 from chunkscope.prompts.prompt import (
     LogReader,
@@ -119,10 +119,10 @@ class Tally:
         self.has_outputs = reader.output is not None
         if not self.options.prefixes:
             return
-        if reader.kind != "lengths":
-            self.comparison = TextComparison()
-        elif isinstance(reader, TraceReader) and reader.trace.blocks is not None:
+        if has_blocks(reader):
             self.comparison = TraceComparison()
+        elif reader.kind != "lengths":
+            self.comparison = TextComparison()
 
     def add(self, batch: CountedBatch) -> None:
         self.engines |= self.renderer.engines(batch)
@@ -178,7 +178,7 @@ class Tally:
             self.output_caps[request.output_cap] += len(windows)
         if not reads:
             self.scores.add(request)
-        self.has_outputs |= request.output is not None
+        self.has_outputs |= counted.output is not None
         sent = SentPrompt(
             position=counted.rendered.prompt.position,
             tokens=windows[0],
@@ -187,6 +187,9 @@ class Tally:
             reads=reads,
             output_cap=request.output_cap,
             turn=request.session,
+            blocks=request.blocks,
+            text=(counted.rendered.text or "") if request.session else "",
+            thoughts=thoughts_in(request.answer),
         )
         return [sent] * len(windows)
 
@@ -251,7 +254,7 @@ class Tally:
             self.trace.longest_first = longest_first
         prefixes, sharing = self._prefixes(longest_first=longest_first)
         sessions = self._sessions(sharing)
-        if prefixes is None and sessions is not None and self.options.prefixes:
+        if prefixes is None and self.options.prefixes:
             prefixes = reuse_of_sessions(sessions)
         failure = None if self.failure is None else self.failure.note
         return DatasetProfile(
@@ -272,7 +275,7 @@ class Tally:
             longest=tuple(self.longest),
             bad_rows=tuple(self.problems.rows),
             failure=failure,
-            notes=tuple(self._notes(prefixes)),
+            notes=tuple(self._notes(sharing)),
             uncounted=reader.uncounted if reader else (),
             sample=self.sample,
             engine=" + ".join(sorted(self.engines)) or None,
@@ -288,8 +291,11 @@ class Tally:
         system_tokens = 0
         at_once = None
         if isinstance(self.reader, LogReader):
-            system_tokens = self.reader.log.system_tokens
-            at_once = self.reader.log.at_once
+            log = self.reader.log
+            system_tokens = log.system_tokens
+            at_once = log.at_once
+            if self.sample is not None and not log.sessions_are_rows:
+                return None  # turns are missing
         return self.sessions.result(
             sharing, system_tokens=system_tokens, at_once=at_once
         )
@@ -338,7 +344,7 @@ class Tally:
             return None, None
         return measured.reuse, measured.sharing
 
-    def _notes(self, prefixes: PrefixReuse | None) -> Iterator[Note]:
+    def _notes(self, sharing: Sharing | None) -> Iterator[Note]:
         reader = self.reader
         tokenizer = self.renderer.tokenizer
         if reader is None:
@@ -349,9 +355,10 @@ class Tally:
         uses_date = any(chat.uses_date for chat in tokenizer.templates.values())
         if self.has_chats and uses_date:
             yield note("date_in_template", day=str(tokenizer.chat_day))
-        if isinstance(self.comparison, TraceComparison) and prefixes is None:
-            path, blocks = reader.paths
-            yield note("blocks_unused", blocks=blocks.text, field=path.text)
+        if isinstance(self.comparison, TraceComparison) and sharing is None:
+            yield note("blocks_unused", blocks="hash_ids", field="the lengths")
+        if self.sessions.left_out:
+            yield note("sessions_left_out", count=self.sessions.left_out)
         yield from self._counted_notes()
 
     def _log_notes(self, reader: LogReader) -> Iterator[Note]:
@@ -371,6 +378,19 @@ class Tally:
             yield note("media_rows", count=self.media_rows)
         if self.lengths[0]:
             yield note("empty_prompts", count=self.lengths[0])
+
+
+def has_blocks(reader: PromptReader) -> bool:
+    """Whether the data names the blocks of each prompt."""
+    if isinstance(reader, TraceReader):
+        return reader.trace.blocks is not None
+    return isinstance(reader, LogReader) and reader.log.has_blocks
+
+
+def thoughts_in(answer: Sequence[Message]) -> str:
+    """What a model thought before it answered, which a template may leave out later."""
+    texts = [str(message.get("reasoning_content") or "") for message in answer]
+    return "".join(texts).strip()
 
 
 def with_sessions(

@@ -33,6 +33,9 @@ class SentPrompt(NamedTuple):
     reads: bool = True
     output_cap: int | None = None
     turn: SessionTurn | None = None  # where it stands in its session
+    blocks: Sequence[int] | None = None  # their names, in a trace that has them
+    text: str = ""  # of a chat that belongs to a session
+    thoughts: str = ""  # of its answer
 
 
 def output_tokens(prompt: SentPrompt) -> int:

@@ -1,16 +1,22 @@
 """config.json -> ModelShape: with a checkpoint's tensors exact, else by a formula."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.models.checkpoint import Checkpoint, Tensor, sum_up
 from chunkscope.models.fields import LARGEST, Config, Fields, text_part
-from chunkscope.models.formula import count_parameters, read_latent
+from chunkscope.models.formula import count_parameters
 from chunkscope.models.layers import Feed, KvKind, Layer, read_layers
 from chunkscope.models.quantization import read_quantization
-from chunkscope.models.shape import Attention, Experts, ModelShape, Parameters
+from chunkscope.models.shape import (
+    Attention,
+    Experts,
+    Latent,
+    ModelShape,
+    Parameters,
+)
 from chunkscope.models.states import read_state
 from chunkscope.models.transformers_config import class_fields
 
@@ -56,7 +62,7 @@ def shape_from_config(
     known = bool(defaults) or fields.is_of("no class in transformers")
     shape, layers = described(fields, known=known, source=source, hub_id=hub_id)
     if tensors is None:
-        parameters = count_parameters(fields, layers, shape)
+        parameters = count_parameters(layers, shape)
         notes = [note("weights_by_formula"), *_notes(shape)]
     else:
         checkpoint = sum_up(
@@ -74,7 +80,7 @@ def shape_from_config(
         )
     if not known:
         notes.insert(0, note("unknown_model_type", name=fields.kind))
-    if parameters.vision:
+    if parameters.vision or config.get("vision_config"):
         notes.append(note("vision_tower", weighed=tensors is not None))
     return replace(shape, parameters=parameters, notes=tuple(notes))
 
@@ -147,18 +153,21 @@ def _with_checkpoint(shape: ModelShape, checkpoint: Checkpoint) -> ModelShape:
 
 
 def _architecture(fields: Fields) -> str:
-    """InputError for a model that is no decoder alone, or that generates no text."""
+    """InputError for a model that chunkscope does not plan for."""
     architecture = (fields.words("architectures") or [fields.kind])[0]
+    title = f"{fields.name} ({architecture})"
+    hint = "chunkscope plans for models that generate text with a decoder alone"
     if fields.says("is_encoder_decoder"):
         raise InputError(
-            f"{fields.name} ({architecture}) has an encoder and a decoder",
-            hint="chunkscope plans for models that generate text with a decoder alone: "
-            "no Whisper, no T5",
+            f"{title} has an encoder and a decoder, as models of speech and "
+            "translation have",
+            hint=f"{hint}: no Whisper, no T5",
         )
     if "bert" in fields.kind or architecture.endswith(SILENT):
+        raise InputError(f"{title} generates no text", hint=hint)
+    if fields.is_of("memory is not known") or fields.says("compress_ratios"):
         raise InputError(
-            f"{fields.name} ({architecture}) generates no text",
-            hint="chunkscope plans for models that generate text with a decoder alone",
+            f"the KV cache of {title} is laid out in a way that is not known here"
         )
     return architecture
 
@@ -211,11 +220,11 @@ def _attention(fields: Fields, layers: Sequence[Layer], limit: int | None) -> At
         sliding_layers = sum(layer.has_own_window for layer in layers)
     states = sum(KvKind.STATE in layer.keeps for layer in layers)
     full = _full_attention(fields)
-    attention = Attention(
+    return Attention(
         heads=fields.number("heads"),
         kv_heads=_kv_heads(fields),
         head_dim=_head_dim(fields),
-        latent=read_latent(fields),
+        latent=_latent(fields),
         sliding_window=window if sliding_layers else None,
         sliding_layers=sliding_layers,
         stateful_layers=sum(not layer.attends for layer in layers),
@@ -225,12 +234,25 @@ def _attention(fields: Fields, layers: Sequence[Layer], limit: int | None) -> At
         full_head_dim=full.maybe("head_dim"),
         borrowing_layers=sum(layer.borrows for layer in layers),
     )
-    if attention.latent and fields.is_of("latent that is expanded"):
-        # vLLM keeps the keys and values of MiniCPM3, not its latents.
-        head_dim = attention.latent.key_dim
-        heads = attention.heads
-        return replace(attention, latent=None, kv_heads=heads, head_dim=head_dim)
-    return attention
+
+
+def _latent(fields: Fields) -> Latent | None:
+    """Multi-head latent attention, where the config states one."""
+    rank = fields.maybe("kv_lora_rank")
+    if not rank:
+        return None
+    nope_dim = fields.maybe("qk_nope_head_dim") or 128
+    # The index has 8 bits a value, and a 32-bit scale for each 128 of them.
+    index = fields.maybe("index_head_dim") or 0
+    sharing_layers = fields.maybe("index_topk_freq") or 1
+    return Latent(
+        kv_rank=rank,
+        q_rank=fields.maybe("q_lora_rank"),
+        nope_dim=nope_dim,
+        rope_dim=fields.maybe("qk_rope_head_dim") or 64,
+        v_dim=fields.maybe("v_head_dim") or nope_dim,
+        index_bytes=(index + index // 32) // sharing_layers,
+    )
 
 
 def _kv_heads(fields: Fields) -> int:
@@ -253,9 +275,6 @@ def _window(fields: Fields, limit: int | None) -> int | None:
 
 def _full_attention(fields: Fields) -> Fields:
     """KV heads and head size of full attention, where a window has others (Gemma 4)."""
-    for listed in fields.part("per_layer_config").values():
-        if isinstance(listed, Mapping):  # newer files list each such layer
-            return Fields(listed, fields.name)
     stated = {"head_dim": fields.config.get("global_head_dim")}
     if fields.says("attention_k_eq_v"):  # values are keys
         heads = fields.config.get("num_global_key_value_heads")
@@ -294,18 +313,11 @@ def _dense_intermediate(fields: Fields, layers: Sequence[Layer]) -> int:
     """The width of the MLP that every token passes; 0 where no layer has one."""
     if not any(layer.feed is Feed.DENSE for layer in layers):
         return 0
-    if fields.kind == "granitemoehybrid":  # one without experts
-        return fields.number("shared_intermediate_size")
     width = fields.maybe("dense") or fields.maybe("intermediate")
     if width is None and fields.is_of("ungated"):
         width = 4 * fields.number("hidden")
     if not width:
         return fields.number("intermediate")
-    if fields.says("use_double_wide_mlp"):  # in layers that borrow
-        return 2 * width
-    if fields.says("block_auto_adjust_ff_dim"):  # LFM2
-        multiple = fields.maybe("block_multiple_of") or 1
-        return -(-(2 * width // 3) // multiple) * multiple
     return width
 
 

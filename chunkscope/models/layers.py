@@ -52,16 +52,10 @@ KEEPS = {
     "mamba": STATE,
     "conv": STATE,
     "M": STATE,
-    "hybrid": STATE | FULL,
     "mlp": NOTHING,
     "-": NOTHING,
     "moe": NOTHING,
     "E": NOTHING,
-}
-# Lists of ones and zeros: of MiMo-V2 and of MiniMax-M1.
-CODES = {
-    "hybrid_layer_pattern": {"0": "full_attention", "1": "sliding_attention"},
-    "attn_type_list": {"0": "linear_attention", "1": "full_attention"},
 }
 # Where these are among the words, each layer does one thing.
 FEEDS = {"mlp": Feed.DENSE, "-": Feed.DENSE, "moe": Feed.EXPERTS, "E": Feed.EXPERTS}
@@ -85,10 +79,6 @@ def read_layers(fields: Fields, *, windows_known: bool) -> list[Layer]:
 
 def _layer_words(fields: Fields, *, windows_known: bool) -> list[str]:
     """A word of KEEPS for each layer."""
-    if fields.says("compress_ratios"):  # DeepSeek-V4
-        raise InputError(
-            f"{fields.name} compresses its KV cache, and its memory is not known"
-        )
     count = fields.layers
     words = _stated_words(fields)
     if words is None:
@@ -112,10 +102,6 @@ def _stated_words(fields: Fields) -> list[str] | None:
     pattern = fields.config.get("hybrid_override_pattern")
     if isinstance(pattern, str):  # Nemotron-H
         return list(pattern)
-    for key, words_of_codes in CODES.items():
-        codes = fields.words(key)
-        if codes:
-            return [words_of_codes.get(code, code) for code in codes]
     return fields.words("layer_types") or fields.words("layers_block_type")
 
 
@@ -125,8 +111,6 @@ def _words_of_a_pattern(
     """Every so many-th layer has full attention, where a number says so; else all have,
     or a window."""
     usual = "full_attention"
-    if fields.is_of("a state beside attention"):
-        return ["hybrid"] * count
     full_every = fields.maybe("full_attention_interval")  # Qwen3-Next
     if full_every:
         usual = "linear_attention"
@@ -148,9 +132,6 @@ def _sparse_layers(fields: Fields) -> set[int]:
     words = fields.words("mlp_layer_types") or fields.words("moe_layer_freq")
     if words:
         return {i for i, word in enumerate(words[:count]) if word in ("sparse", "1")}
-    period = fields.maybe("expert_layer_period")  # Jamba
-    if period:
-        return set(range(fields.maybe("expert_layer_offset") or 0, count, period))
     every = fields.maybe("sparse_every") or 1
     sparse = set(range(every - 1, count, every))
     sparse.difference_update(range(fields.maybe("dense_first") or 0))

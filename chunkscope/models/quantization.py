@@ -84,19 +84,18 @@ def _fp8(stated: Config) -> Quantization:
 def _integers(stated: Config) -> Quantization:
     """Of AWQ, GPTQ and AutoRound: each group has a 16-bit scale and a zero point."""
     method = str(stated.get("quant_method")).lower().partition("_")[0]
-    bits = _number(stated, "bits", _number(stated, "w_bit", 4, least=1), least=1)
-    group = _number(stated, "group_size", _number(stated, "q_group_size", 128))
+    bits = _number(stated, "bits", 4, least=1)
+    group = _number(stated, "group_size", 128)
     return Quantization(
         method=method, bits=float(bits), extra_bits=_of_group(16 + bits, group)
     )
 
 
 def _bitsandbytes(stated: Config) -> Quantization:
-    if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
+    if stated.get("load_in_8bit"):
         return Quantization(method="bitsandbytes", bits=8.0)
-    # Each 64 weights have a 32-bit scale, or of 8 bits if scales are quantized, too.
-    scale_bits = 8 if stated.get("bnb_4bit_use_double_quant") else 32
-    return Quantization(method="bitsandbytes", bits=4.0, extra_bits=scale_bits / 64)
+    # Each 64 weights have a 32-bit scale.
+    return Quantization(method="bitsandbytes", bits=4.0, extra_bits=32 / 64)
 
 
 def _compressed_tensors(stated: Config) -> Quantization:
@@ -125,14 +124,6 @@ def _compressed_tensors(stated: Config) -> Quantization:
     )
 
 
-def _quark(stated: Config) -> Quantization:
-    """Of AMD: the type of the weights in all layers."""
-    weight = _part(stated.get("global_quant_config"), "weight")
-    bits = QUARK_BITS.get(str(weight.get("dtype")), UNQUANTIZED_BITS)
-    extra_bits = _of_group(8, _number(weight, "group_size", 0))
-    return Quantization(method="quark", bits=bits, extra_bits=extra_bits)
-
-
 # By how a method's name begins.
 READERS = {
     "mxfp4": _mxfp4,
@@ -148,9 +139,7 @@ READERS = {
     "auto_round": _integers,
     "compressed-tensors": _compressed_tensors,
     "bitsandbytes": _bitsandbytes,
-    "quark": _quark,
 }
-QUARK_BITS = {"fp8_e4m3": 8.0, "int8": 8.0, "int4": 4.0, "uint4": 4.0, "fp4": 4.0}
 
 
 def _part(config: object, key: str) -> Config:

@@ -34,7 +34,6 @@ class State:
     convolution: int  # values in the model's own precision
     memory: int  # values of `memory_bytes` each
     memory_bytes: int
-    weights: int  # of one such layer
 
     def bytes(self, tp: int = 1) -> int:
         return (self.convolution * BYTES + self.memory * self.memory_bytes) // tp

@@ -1,7 +1,7 @@
 """What a layer with mamba, linear attention or a convolution keeps of each request.
 
 Sizes are those of vLLM's `mamba_utils.py`; tests/hardware/test_kv_groups.py compares
-them with the caches that vLLM makes. Weights leave out norms and biases.
+them with the caches that vLLM makes.
 """
 
 from chunkscope.models.fields import Fields
@@ -12,7 +12,7 @@ def read_state(fields: Fields, layers: int) -> State | None:
     """What so many layers keep; None where there is none, or its kind is not known."""
     if not layers:
         return None
-    for read in (_delta_net, _mamba_2, _mamba_1, _short_convolution, _lightning):
+    for read in (_delta_net, _mamba_2, _short_convolution):
         state = read(fields, layers)
         if state is not None:
             return state
@@ -31,19 +31,14 @@ def _delta_net(fields: Fields, layers: int) -> State | None:
     if stated is None:
         return None
     key_heads, value_heads, key_dim, value_dim, kernel = stated
-    keys = key_heads * key_dim
     values = value_heads * value_dim
-    mixed = 2 * keys + values  # queries, keys and values
-    hidden = fields.number("hidden")
-    # Into queries, keys, values, an output gate and two gates for each head; and back.
-    projections = hidden * (mixed + values + 2 * value_heads) + values * hidden
+    mixed = 2 * key_heads * key_dim + values  # queries, keys and values
     in_32_bits = fields.config.get("mamba_ssm_dtype") == "float32"
     return State(
         layers=layers,
         convolution=mixed * (kernel - 1),
         memory=values * key_dim,
         memory_bytes=4 if in_32_bits else BYTES,
-        weights=projections + mixed * kernel,
     )
 
 
@@ -52,38 +47,17 @@ def _mamba_2(fields: Fields, layers: int) -> State | None:
     if stated is None:
         return None
     heads, groups, states, kernel = stated
-    hidden = fields.number("hidden")
     expand = fields.maybe("mamba_expand") or 2
-    head_dim = fields.maybe("state_head_dim") or expand * hidden // heads
-    inner = heads * head_dim
-    mixed = inner + 2 * groups * states
+    head_dim = fields.maybe("state_head_dim")
+    inner = heads * head_dim if head_dim else expand * fields.number("hidden")
     stated_type = fields.config.get("mamba_ssm_cache_dtype") or "float32"
     # vLLM heeds the type for Nemotron-H alone (`models/config.py`).
     in_32_bits = fields.kind == "nemotron_h" and stated_type == "float32"
     return State(
         layers=layers,
-        convolution=mixed * (kernel - 1),
+        convolution=(inner + 2 * groups * states) * (kernel - 1),
         memory=inner * states,
         memory_bytes=4 if in_32_bits else BYTES,
-        weights=hidden * (inner + mixed + heads) + mixed * kernel + inner * hidden,
-    )
-
-
-def _mamba_1(fields: Fields, layers: int) -> State | None:
-    stated = fields.all_of("mamba_expand", "state_size", "state_kernel")
-    if stated is None:
-        return None
-    expand, states, kernel = stated
-    hidden = fields.number("hidden")
-    inner = expand * hidden
-    rank = fields.maybe("mamba_dt_rank") or -(-hidden // 16)
-    steps = inner * (rank + 2 * states) + rank * inner
-    return State(
-        layers=layers,
-        convolution=inner * (kernel - 1),
-        memory=inner * states,
-        memory_bytes=BYTES,
-        weights=3 * hidden * inner + steps + inner * (kernel + states),
     )
 
 
@@ -92,28 +66,5 @@ def _short_convolution(fields: Fields, layers: int) -> State | None:
     kernel = fields.maybe("conv_L_cache")
     if not kernel:
         return None
-    hidden = fields.number("hidden")
-    return State(
-        layers=layers,
-        convolution=hidden * (kernel - 1),
-        memory=0,
-        memory_bytes=BYTES,
-        weights=hidden * (4 * hidden + kernel),
-    )
-
-
-def _lightning(fields: Fields, layers: int) -> State | None:
-    """The linear attention of MiniMax-Text-01 and M1."""
-    if not fields.is_of("lightning attention"):
-        return None
-    heads = fields.number("heads")
-    hidden = fields.number("hidden")
-    head_dim = fields.maybe("head_dim") or hidden // heads
-    inner = heads * head_dim
-    return State(
-        layers=layers,
-        convolution=0,
-        memory=inner * head_dim,
-        memory_bytes=BYTES,
-        weights=5 * hidden * inner,
-    )
+    convolution = fields.number("hidden") * (kernel - 1)
+    return State(layers=layers, convolution=convolution, memory=0, memory_bytes=BYTES)

@@ -11,9 +11,11 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
-from chunkscope.planning.request import PlanRequest, chosen_datasets
+from chunkscope.planning.drawing import AS_ASSUMED, Variation, draw, refused_prompts
+from chunkscope.planning.request import PlanRequest, chosen_datasets, has_sessions
 from chunkscope.simulation.draw import served_prompts
 from chunkscope.simulation.outputs import DatasetOutput
+from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.settings import OWN, Settings
@@ -31,6 +33,8 @@ class Case:
     engine: Engine
     datasets: tuple[DatasetProfile, ...]
     needed: Settings = OWN
+    # Sessions to keep under way where nothing is known of the client.
+    advised_samples: int | None = None
 
     @classmethod
     def of(cls, profile: Profile, request: PlanRequest, engine: Engine) -> "Case":
@@ -65,13 +69,46 @@ class Case:
 
     @property
     def served(self) -> int:
-        """Prompts that leave room for the answer of their dataset."""
-        return served_prompts(self.datasets, self.outputs, self.context)
+        """Requests that leave room for the answer of their dataset."""
+        prompts = served_prompts(self.datasets, self.outputs, self.context)
+        return prompts * self.request.samples
+
+    def served_of(self, name: str) -> int:
+        """The same of one dataset."""
+        for dataset, output in self.pairs:
+            if dataset.name == name:
+                prompts = served_prompts([dataset], [output], self.context)
+                return prompts * self.request.samples
+        return 0
 
     @property
     def refused(self) -> int:
         """Prompts that do not."""
-        return self.lengths.count - self.served
+        return refused_prompts(self.datasets, self.outputs, self.context)
+
+    @property
+    def has_sessions(self) -> bool:
+        """Do requests wait for the answer to the one before?"""
+        return has_sessions(self.datasets)
+
+    def draw(
+        self,
+        *,
+        count: int | None = None,
+        variation: Variation = AS_ASSUMED,
+        together: bool = False,
+    ) -> Workload:
+        """What is sent, or about so many of it."""
+        return draw(
+            self.request,
+            self.engine,
+            self.datasets,
+            self.context,
+            advised_samples=self.advised_samples,
+            count=count,
+            variation=variation,
+            together=together,
+        )
 
     @cached_property
     def longest(self) -> int:
@@ -86,20 +123,16 @@ class Case:
 
     def only(self, dataset: DatasetProfile) -> "Case":
         """The same for one dataset, sent alone."""
-        of_dataset = {}
-        if dataset.name in self.request.outputs:
-            of_dataset[dataset.name] = self.request.outputs[dataset.name]
-        request = replace(self.request, outputs=of_dataset)
-        return replace(self, datasets=(dataset,), request=request)
+        return replace(
+            self, datasets=(dataset,), request=self.request.only(dataset.name)
+        )
 
     def at(self, arrivals: str) -> "Case":
         """The same for requests that come so."""
-        request = replace(self.request, arrivals=arrivals, concurrency=None)
+        request = replace(
+            self.request, arrivals=arrivals, concurrency=None, samples_at_once=None
+        )
         return replace(self, request=request)
-
-    def at_once(self, requests: int) -> "Case":
-        """The same for a client that keeps so many requests under way."""
-        return replace(self, request=replace(self.request, concurrency=requests))
 
     # -- the engine --------------------------------------------------------------------
 

@@ -1,24 +1,22 @@
 """How long the run takes, how sure that is, and what would save most."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from chunkscope.artefacts.note import Values
 from chunkscope.hardware.accuracy import nearest_measured
 from chunkscope.lengths.profile import DatasetProfile
-from chunkscope.planning.plan import Cost, Saving, Work
-from chunkscope.planning.request import client_of
+from chunkscope.planning.plan import ConcurrencyAnswer, Cost, Saving, Work
 from chunkscope.planning.search import WORTH, Search
 from chunkscope.prefixes.reuse import Scoring
+from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
 
 HOUR_S = 3_600
-MOST_DATASETS = 12  # that are simulated one by one
 # Times as long as predicted: MMLU by likelihoods on an H200 (reports/h200).
 SEEN_SCORED = 15.7 / 13.6
 MOST_SAVINGS = 3  # that are named
-AS_FAST = 1.02  # times as long as a run with more requests under way
 MOST_SIMULATED = 4_000  # requests of a changed run: more take as long in proportion
 # The first with /generative_scoring, and the first whose likelihood requests may read
 # the prefix cache.
@@ -31,7 +29,6 @@ READS_CACHE: Version = (0, 31, 0)
 
 def cost_of(search: Search, settings: Settings) -> Cost | None:
     """What all prompts take with these settings; None if they cannot run."""
-    case = search.case
     work = work_of(search, settings)
     if work is None:
         return None
@@ -42,7 +39,8 @@ def cost_of(search: Search, settings: Settings) -> Cost | None:
         least_hours=work.hours * min(times) / max(1, 1 + most_off),
         most_hours=work.hours * max(times) * max(1, 1 / (1 + least_off)),
         varied=(*search.variations, "seen_on_gpus"),
-        datasets=work_by_dataset(search, settings) if len(case.datasets) > 1 else {},
+        datasets=work_by_dataset(search, settings),
+        hours_per_1000_output_tokens=longer_answers_hours(search, settings),
     )
 
 
@@ -51,19 +49,87 @@ def work_of(search: Search, settings: Settings) -> Work | None:
 
     Prompts beyond those that are simulated take as long as these.
     """
-    served = search.case.served
-    if not served:
+    case = search.case
+    if not case.served:
         return None
     run = search.whole.attempt(settings)
     if run is None:
         return None
-    times = served / run.requests
+    times = case.served / run.requests
+    hours = run.figures.makespan_s * times / HOUR_S
+    by_dataset = work_by_dataset(search, settings)
+    if by_dataset:
+        hours = sum(work.hours for work in by_dataset.values())
+    workload = search.whole.workload
     return Work(
-        requests=served,
+        requests=case.served,
         input_tokens=round(run.input_tokens * times),
         output_tokens=round(run.output_tokens * times),
-        hours=run.figures.makespan_s * times / HOUR_S,
+        hours=hours,
+        client=workload.samples_at_once or workload.concurrency,
     )
+
+
+def work_by_dataset(search: Search, settings: Settings) -> dict[str, Work]:
+    """Of datasets that are sent one after the other; they add up to the whole."""
+    run = search.whole.attempt(settings)
+    if run is None:
+        return {}
+    works = {}
+    phases = search.whole.workload.phases
+    for phase, part in zip(phases, run.phases, strict=True):
+        served = search.case.served_of(phase.name)
+        times = served / part.requests
+        works[phase.name] = Work(
+            requests=served,
+            input_tokens=round(part.input_tokens * times),
+            output_tokens=round(part.output_tokens * times),
+            hours=part.seconds * times / HOUR_S,
+            client=phase.samples_at_once or phase.concurrency,
+        )
+    return works
+
+
+def longer_answers_hours(search: Search, settings: Settings) -> float | None:
+    """What answers that are 1,000 tokens longer would add; None where they were
+    counted.
+
+    From the run with answers that are longer by half of their mean.
+    """
+    case = search.case
+    if all(output.is_measured for output in case.outputs):
+        return None
+    usual = search.part.attempt(settings)
+    if usual is None:
+        return None
+    added = max(1, round(usual.output_tokens / usual.requests / 2))
+    longer = search.simulator(with_longer_answers(search, added)).attempt(settings)
+    if longer is None or longer.output_tokens == usual.output_tokens:
+        return None
+    seconds = longer.figures.makespan_s - usual.figures.makespan_s
+    tokens = (longer.output_tokens - usual.output_tokens) / usual.requests
+    parts = case.served / usual.requests
+    return max(0.0, seconds * parts * 1_000 / tokens / HOUR_S)
+
+
+def with_longer_answers(search: Search, tokens: int) -> Workload:
+    """The part of the requests, with answers that are so much longer where nobody
+    counted them."""
+    workload = search.part.workload
+    scored = workload.likelihoods
+    sessions = []
+    place = 0
+    for session in workload.sessions:
+        turns = []
+        for turn in session.turns:
+            room = search.case.context - turn.prompt_tokens
+            answer = turn.output_tokens
+            if place not in scored:
+                answer = max(answer, min(answer + tokens, room))
+            turns.append(replace(turn, output_tokens=answer))
+            place += 1
+        sessions.append(replace(session, turns=tuple(turns)))
+    return replace(workload, sessions=tuple(sessions))
 
 
 def varied_times(search: Search, settings: Settings) -> list[float]:
@@ -92,63 +158,19 @@ def seen_errors(search: Search) -> tuple[float, float]:
     return least_off, most_off
 
 
-def work_by_dataset(search: Search, settings: Settings) -> dict[str, Work]:
-    """Of those with the most tokens, in their order: each sent alone."""
-    case = search.case
-    by_size = sorted(case.datasets, key=lambda dataset: -dataset.lengths.total)
-    largest = {dataset.name for dataset in by_size[:MOST_DATASETS]}
-    works = {}
-    for dataset in case.datasets:
-        if dataset.name not in largest:
-            continue
-        work = work_of(Search(case.only(dataset), search.tick), settings)
-        if work is not None:
-            works[dataset.name] = work
-    return works
-
-
-# -- how many requests at once ---------------------------------------------------------
-
-
-def enough_in_flight(search: Search, settings: Settings) -> int | None:
-    """The fewest requests under way with which the run is as fast as with more.
-
-    So each of them waits no longer than it must. None where that is not known.
-    """
-    free = Search(search.case.at_once(search.case.lengths.count), search.tick)
-    run = free.part.attempt(settings)
-    if run is None:
-        return None
-    longest_s = AS_FAST * run.figures.makespan_s
-    workload = free.part.workload
-    too_few = 0
-    enough = min(run.most_running, len(workload.sessions))
-    while enough - too_few > max(1, enough // 16):
-        tried = (too_few + enough) // 2
-        at_once = free.simulator(replace(workload, concurrency=tried)).attempt(settings)
-        if at_once is not None and at_once.figures.makespan_s <= longest_s:
-            enough = tried
-        else:
-            too_few = tried
-    return enough
-
-
 # -- what would save time --------------------------------------------------------------
 
 
 def savings(
-    search: Search, settings: Settings, cost: Cost, enough: int | None
+    search: Search, settings: Settings, cost: Cost, answer: ConcurrencyAnswer | None
 ) -> tuple[Saving, ...]:
-    """The largest first, by predicted time and then by tokens; none is over the run.
-
-    `enough` is the number of requests under way that are as fast as more.
-    """
+    """The largest first, by predicted time and then by tokens; none is over the run."""
     worth = []
     for saving in (
         *scored_by_one_token(search, settings),
         *scored_from_cache(search, settings),
         *early_differences(search, settings),
-        *few_in_flight(search, settings, cost, enough),
+        *few_in_flight(search, settings, cost, answer),
     ):
         if saving.hours is None:
             worth.append(saving)
@@ -278,34 +300,43 @@ def early_differences(search: Search, settings: Settings) -> Iterator[Saving]:
 
 
 def few_in_flight(
-    search: Search, settings: Settings, cost: Cost, enough: int | None
+    search: Search, settings: Settings, cost: Cost, answer: ConcurrencyAnswer | None
 ) -> Iterator[Saving]:
-    """A client that lets the engine idle, as asked for or as a harness's log says."""
+    """A client that lets the engine idle, or keeps so much under way that the KV cache
+    forgets what the next turns need."""
     case = search.case
-    few = client_of(case.request, case.datasets).requests
-    if few is None or enough is None or enough <= few or has_agents(case.datasets):
+    if answer is None or answer.client in (None, answer.advised):
         return
-    run = Search(case.at_once(enough), search.tick).whole.attempt(settings)
-    if run is None or (run.slo is not None and not run.slo.is_met):
-        return  # more at once would break the limits
+    if answer.unit == "requests" and answer.client > answer.advised:
+        return  # as fast, and each request waits longer
+    run = None
+    request = case.request
+    if answer.unit == "requests":
+        request = replace(request, concurrency=answer.advised, samples_at_once=None)
+    else:
+        request = replace(request, concurrency=None, samples_at_once=answer.advised)
+    advised = Search(replace(case, request=request), search.tick)
+    run = advised.whole.attempt(settings)
+    work = work_of(advised, settings)
+    if run is None or work is None or (run.slo is not None and not run.slo.is_met):
+        return  # as many at once would break the limits
     harness = None
     log = case.datasets[0].log
     if case.request.concurrency is None and log is not None:
         harness = log.harness
-    values: Values = {"concurrency": few, "enough": enough, "harness": harness}
-    hours = run.figures.makespan_s * case.served / run.requests / HOUR_S
+    values: Values = {
+        "concurrency": answer.client,
+        "enough": answer.advised,
+        "harness": harness,
+        "unit": answer.unit,
+    }
     yield Saving(
-        code="few_in_flight",
+        code="few_in_flight" if answer.client < answer.advised else "many_in_flight",
         tokens=None,
-        hours=cost.hours - hours,
+        hours=cost.hours - work.hours,
         simulated=True,
         values=values,
     )
-
-
-def has_agents(datasets: Sequence[DatasetProfile]) -> bool:
-    """Do requests wait for the answer to the one before?"""
-    return any(dataset.log is not None and dataset.log.is_agent for dataset in datasets)
 
 
 def prefill_hours(search: Search, settings: Settings) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
-from chunkscope.artefacts.note import Note, Values
+from chunkscope.artefacts.note import Note
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.models.shape import ModelShape
@@ -140,7 +140,7 @@ class KneeChange:
     at_once: int
     hours: float
     gpu: str | None = None
-    values: Values = field(default_factory=dict)  # what it rests on
+    outgrow: int = 0  # samples that a refused turn ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +314,13 @@ class Plan(Artefact):
     def client_requests(self) -> int | None:
         """What the client keeps under way, as its log or an option says; None: all."""
         return self.concurrency.client if self.concurrency else None
+
+    @property
+    def advised_samples(self) -> int | None:
+        """Sessions to keep under way; None without sessions."""
+        if self.concurrency is None or self.concurrency.unit != "samples":
+            return None
+        return self.concurrency.advised
 
     @property
     def in_flight(self) -> int | None:

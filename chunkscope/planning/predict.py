@@ -37,7 +37,7 @@ from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import OWN, Settings
 
-PLAN, ASKED = "plan", "asked"
+PLAN, ASKED, OFF = "plan", "asked", "off"
 RATED = "highest"  # instead of arrivals: the rate that each setting sustains
 FIXED_THRESHOLD = 2_048  # of the policy "fixed", where none is asked for
 
@@ -124,6 +124,7 @@ def predict(
         workload=sent.workload,
         step_model=cost_model.step if calibration else None,
         kv_cache_tokens=options.kv_cache_tokens,
+        keeps_rows=not options.sweep,
         tick=tick,
     )
     candidates = candidates_of(plan, settings, options, engine, calibration)
@@ -267,10 +268,15 @@ def candidates_of(
             same = replace(same, kv_cache_dtype=options.asked.kv_cache_dtype)
         default = same.over(plan.advice.needed).over(plan.request.settings)
         candidate = Candidate(settings=engine.complete(default))
+        candidate.timeline = options.timeline
         if options.sweep:
             candidate.policy = options.policy
-            candidate.timeline = options.timeline
         add(candidates, DEFAULT, candidate)
+        if options.timeline and not options.sweep:  # what chunks are compared with
+            off = replace(default, enable_chunked_prefill=False)
+            candidate = Candidate(settings=engine.complete(off))
+            candidate.timeline = options.timeline
+            add(candidates, OFF, candidate)
     return candidates
 
 
@@ -415,7 +421,13 @@ def sent_of_profile(
             hint="count the data: `chunkscope analyze`",
         )
     datasets = chosen_datasets(profile, request.dataset)
-    workload = draw(request, plan.deployment, datasets, context or sys.maxsize)
+    workload = draw(
+        request,
+        plan.deployment,
+        datasets,
+        context or sys.maxsize,
+        advised_samples=plan.advised_samples,
+    )
     notes = []
     if profile.digest() != plan.source.profile_digest:
         notes.append(note("other_profile"))

@@ -16,7 +16,8 @@ from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import known_model
 from chunkscope.planning.case import Case
 from chunkscope.planning.choose import choose
-from chunkscope.planning.cost import cost_of, enough_in_flight, savings
+from chunkscope.planning.concurrency import concurrency_of
+from chunkscope.planning.cost import cost_of, savings
 from chunkscope.planning.engine_log import engine_starts, local_model, measured_in
 from chunkscope.planning.fit import fit
 from chunkscope.planning.plan import (
@@ -104,12 +105,19 @@ def recommend(  # noqa: PLR0913  (all by name)
 
 def plan_for(case: Case, profile: Profile, tick: Callable[[], None]) -> Plan:
     """The plan of a case that fits its GPU."""
+    answer = None
+    if case.has_sessions:
+        # How many are under way decides what settings do.
+        answer = concurrency_of(Search(case, tick), case.default)
+        if answer is not None:
+            case = replace(case, advised_samples=answer.advised)
     search = Search(case, tick)
     decision = decide(case.lengths, case.request.rule, mode=case.request.mode)
     advice, tried = choose(search, decision)
     settings = advised_settings(advice, case.request, case.engine)
     cost = predicted_cost(search, settings)
-    in_flight = enough_in_flight(search, settings) if cost else None
+    if answer is None or settings != case.default:
+        answer = concurrency_of(search, settings)
     return Plan(
         advice=advice,
         settings=case.engine.shortest(settings),
@@ -130,8 +138,8 @@ def plan_for(case: Case, profile: Profile, tick: Callable[[], None]) -> Plan:
         memory=case.memory(settings),
         tried=tried,
         cost=cost,
-        savings=savings(search, settings, cost, in_flight) if cost else (),
-        concurrency=None,
+        savings=savings(search, settings, cost, answer) if cost else (),
+        concurrency=answer,
         version=__version__,
     )
 
@@ -252,7 +260,6 @@ def check_limits(case: Case) -> None:
 def notes_of(case: Case, profile: Profile, *, has_time: bool) -> Iterator[Note]:
     """In the order in which they matter."""
     yield from refusal_notes(case)
-    yield from agent_notes(case)
     yield from answer_notes(case)
     yield from time_notes(case, has_time=has_time)
     if case.engine.release.note:
@@ -277,17 +284,6 @@ def refusal_notes(case: Case) -> Iterator[Note]:
             context=case.context,
             room=case.context - case.output_tokens,
         )
-
-
-def agent_notes(case: Case) -> Iterator[Note]:
-    """Turns that wait for each other."""
-    samples = requests = 0
-    for dataset in case.datasets:
-        if dataset.log is not None and dataset.log.is_agent:
-            samples += dataset.log.documents
-            requests += dataset.log.requests
-    if requests and case.can_simulate:
-        yield note("agent_turns", requests=requests, samples=samples)
 
 
 def answer_notes(case: Case) -> Iterator[Note]:

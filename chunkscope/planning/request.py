@@ -57,6 +57,7 @@ class PlanRequest:
     samples_at_once: int | None = None
     e2e_timeout_s: float | None = None  # after which the client gives a request up
     together: bool = False  # datasets are sent together, not one after the other
+    sticky: bool = False  # with several replicas, a session stays on one of them
     requests: int | None = None
     seed: int = 0
     price_per_hour: float | None = None  # of one GPU
@@ -109,6 +110,7 @@ class PlanRequest:
         samples_at_once: int | None = None,
         e2e_timeout: float | str | None = None,
         together: bool = False,
+        sticky: bool = False,
         requests: int | None = None,
         seed: int = 0,
         price_per_hour: float | None = None,
@@ -141,6 +143,7 @@ class PlanRequest:
             samples_at_once=samples_at_once,
             e2e_timeout_s=read_seconds(e2e_timeout),
             together=together,
+            sticky=sticky,
             requests=requests,
             seed=seed,
             price_per_hour=price_per_hour,
@@ -177,6 +180,13 @@ class PlanRequest:
         origin = OutputOrigin.EARLIER if self.outputs_from else OutputOrigin.ASKED
         return dataset_output(dataset, self.task, lengths, origin)
 
+    def only(self, name: str) -> "PlanRequest":
+        """The same for one of its datasets."""
+        outputs = {}
+        if name in self.outputs:
+            outputs[name] = self.outputs[name]
+        return replace(self, outputs=outputs)
+
     def output_notes(self, datasets: Sequence[DatasetProfile]) -> tuple[Note, ...]:
         """That nobody knows how long some answers are."""
         names = []
@@ -211,6 +221,7 @@ REPLACEABLE = (
     "samples_at_once",
     "e2e_timeout_s",
     "together",
+    "sticky",
     "slo",
     "seed",
     "task",
@@ -346,6 +357,24 @@ class Client:
     def is_free(self) -> bool:
         """Does it send all at once?"""
         return self.requests is None and self.samples is None
+
+    @property
+    def at_once(self) -> int | None:
+        """What limits it: samples, or requests."""
+        return self.samples or self.requests
+
+    def or_advised(
+        self, samples: int | None, datasets: Sequence[DatasetProfile]
+    ) -> "Client":
+        """With the advised samples, where nothing limits it and these are sessions."""
+        if self.is_free and has_sessions(datasets):
+            return replace(self, samples=samples)
+        return self
+
+
+def has_sessions(datasets: Sequence[DatasetProfile]) -> bool:
+    """Do requests wait for the answer to the one before?"""
+    return any(dataset.sessions is not None for dataset in datasets)
 
 
 def client_of(request: PlanRequest, datasets: Sequence[DatasetProfile]) -> Client:

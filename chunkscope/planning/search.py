@@ -12,7 +12,7 @@ from math import ceil, inf
 
 from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95
 from chunkscope.planning.case import Case
-from chunkscope.planning.drawing import VARIATIONS, draw
+from chunkscope.planning.drawing import VARIATIONS
 from chunkscope.planning.grid import best_of_grid
 from chunkscope.planning.plan import Advice, AdviceKind, Basis
 from chunkscope.planning.simulator import NEAR, Simulator
@@ -25,6 +25,9 @@ WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as
 # Of the tightest limit: gaps at a rate were up to a fifth longer than predicted.
 ENOUGH_USED = 0.7
 FEWEST_REQUESTS, MOST_REQUESTS = 256, 3_072  # of the part that settings are tried on
+TIMES_AT_ONCE = 2  # as many sessions as are under way, in the part that is tried
+MOST_ANSWER_TOKENS = 4_000_000  # of the part: more only takes longer to simulate
+MOST_TURNS = 1_500  # of all sessions of the part, unless more are under way
 MOST_CHECKED = 4  # settings that are tried on all requests, and when things vary
 MOST_RATES = 3  # rounds of looking for the setting with the highest rate
 
@@ -48,27 +51,42 @@ class Search:
 
     def some(self, count: int) -> Simulator:
         """Of about so many of the requests."""
-        case = self.case
-        workload = draw(
-            case.request, case.engine, case.datasets, case.context, count=count
-        )
-        return self.simulator(workload)
+        together = not self.case.has_sessions
+        return self.simulator(self.case.draw(count=count, together=together))
 
     @cached_property
     def whole(self) -> Simulator:
         """Of all requests."""
-        case = self.case
-        return self.simulator(
-            draw(case.request, case.engine, case.datasets, case.context)
-        )
+        return self.simulator(self.case.draw())
 
     @cached_property
     def part(self) -> Simulator:
         """Of as few requests as comparing settings takes."""
-        count = self._enough_requests()
+        if self.case.has_sessions:
+            count = self._enough_sessions()
+        else:
+            count = min(
+                self._enough_requests(),
+                self.requests_with(MOST_ANSWER_TOKENS),
+            )
         if 2 * count >= len(self.whole.workload.sessions):
             return self.whole
         return self.some(count)
+
+    def requests_with(self, answer_tokens: int) -> int:
+        """How many have so many tokens of answers, but no less than a few hundred."""
+        workload = self.whole.workload
+        mean = workload.output_tokens / len(workload.requests)
+        return max(FEWEST_REQUESTS, round(answer_tokens / mean))
+
+    def _enough_sessions(self) -> int:
+        """So many that places are taken again and again, or all."""
+        workload = self.whole.workload
+        turns = len(workload.requests) / len(workload.sessions)
+        at_once = workload.samples_at_once or 0
+        for phase in workload.phases:
+            at_once = max(at_once, phase.samples_at_once or 0)
+        return max(TIMES_AT_ONCE * at_once, round(MOST_TURNS / turns))
 
     def _enough_requests(self) -> int:
         """More than run at once, so that some wait, or than a KV cache holds.
@@ -102,13 +120,10 @@ class Search:
         for code, variation in VARIATIONS.items():
             workload = self.part.workload
             if variation.host_times == 1.0:
-                workload = draw(
-                    case.request,
-                    case.engine,
-                    case.datasets,
-                    case.context,
+                workload = case.draw(
                     count=count,
                     variation=variation,
+                    together=not self.part.workload.phases,
                 )
                 if workload.sessions == self.part.workload.sessions:
                     continue

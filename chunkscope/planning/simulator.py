@@ -12,7 +12,7 @@ from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.planning.request import PlanRequest
 from chunkscope.simulation.rate import highest_rate, one_by_one
-from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.result import Judged, SimulatedRun
 from chunkscope.simulation.run import simulate, usual_step_model
 from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.engine import Engine
@@ -38,6 +38,7 @@ class Simulator:
     step_model: StepModel | None = None
     host_times: float = 1.0
     kv_cache_tokens: int | None = None
+    keeps_rows: bool = False  # of every request
     tick: Callable[[], None] = lambda: None
     # By complete settings; None where vLLM would not start with them.
     runs: dict[Settings, SimulatedRun | None] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class Simulator:
             settings,
             self.engine,
             self.step_times(settings),
-            limits=self.request.slo,
+            judged=self.judged,
             policy=policy,
             timeline=timeline,
             kv_pool=self._pool(settings),
@@ -95,6 +96,15 @@ class Simulator:
             return self.run(settings)
         except InputError:  # the longest request is as large as the KV cache
             return None
+
+    @property
+    def judged(self) -> Judged:
+        """What runs are held against."""
+        return Judged(
+            limits=self.request.slo,
+            e2e_timeout_s=self.request.e2e_timeout_s,
+            keeps_rows=self.keeps_rows,
+        )
 
     @cached_property
     def longest(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from chunkscope.prefixes.near_misses import same_start
 from chunkscope.prefixes.reuse import NearMiss, PrefixReuse, Scoring
-from chunkscope.prefixes.sharing import MOST_PROMPTS, Sharing, found_by_rest
+from chunkscope.prefixes.sharing import MOST_PROMPTS, Sharing, found_by_rest, served
 from chunkscope.prefixes.tree import MOST_BLOCKS, PrefixTree, add_ids, tree_of_trace
 from chunkscope.tokenizers.reference import ID_BYTES
 
@@ -40,6 +40,7 @@ class TextComparison:
 
     def __init__(self) -> None:
         self._tree = PrefixTree()
+        self._rest_repeated = 0  # tokens that prompts repeat which are not compared
         self._first: bytes | None = None  # of all prompts, by their bytes
         self._last = b""
 
@@ -56,13 +57,18 @@ class TextComparison:
             self._first = self._last = prompts[0]
         self._first = min(self._first, *prompts)
         self._last = max(self._last, *prompts)
-        tree = self._tree
         reads = reads or [True] * len(prompts)
         repeated = repeated or [0] * len(prompts)
         for ids, may_read, tokens in zip(prompts, reads, repeated, strict=True):
-            if tree.blocks >= MOST_BLOCKS or len(tree.lengths) >= MOST_PROMPTS:
-                return
-            add_ids(tree, ids, reads=may_read, repeated=tokens)
+            if self._is_full:
+                self._rest_repeated += served(tokens, len(ids) // ID_BYTES)
+            else:
+                add_ids(self._tree, ids, reads=may_read, repeated=tokens)
+
+    @property
+    def _is_full(self) -> bool:
+        tree = self._tree
+        return tree.blocks >= MOST_BLOCKS or len(tree.lengths) >= MOST_PROMPTS
 
     def measured(
         self, whole: WholeDataset | None = None, *, longest_first: bool = False
@@ -74,7 +80,9 @@ class TextComparison:
         if self._first is None:
             return None
         common = same_start(self._first, self._last) // ID_BYTES
-        return measure(self._tree, whole, common, longest_first=longest_first)
+        measured = measure(self._tree, whole, common, longest_first=longest_first)
+        rest = max(measured.reuse.rest_found_tokens, self._rest_repeated)
+        return replace(measured, reuse=replace(measured.reuse, rest_found_tokens=rest))
 
 
 def sent_ids(

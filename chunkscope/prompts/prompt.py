@@ -376,7 +376,13 @@ class LogReader(PromptReader):
     def prompts(self, position: int, record: Any) -> Iterator[Prompt]:
         for request in self.log.requests(record):
             check_request(request)
-            yield Prompt(position, request.prompt, request.output, request)
+            yield Prompt(
+                position,
+                request.prompt,
+                request.output,
+                request=request,
+                blocks=request.blocks,
+            )
 
     def rows(self, position: int, record: Any) -> list[Row]:
         """Of a document that holds all rows, these have the positions."""
@@ -452,6 +458,7 @@ def check_conversation(conversation: Conversation) -> None:
 def check_request(request: SentRequest) -> None:
     if isinstance(request.prompt, Conversation):
         check_conversation(request.prompt)
+    check_conversation(Conversation(list(request.answer)))
     for text in (request.prompt, request.continuation, request.output):
         if isinstance(text, str):
             check_unicode(text)

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from chunkscope.artefacts.files import Name
 from chunkscope.errors import UsageError
-from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.rule import decide
-from chunkscope.reference.models import obstacles, require_torch
+from chunkscope.reference.model import require_torch
 from chunkscope.simulation.policies import chunk_by_length
 
 if TYPE_CHECKING:
@@ -27,6 +25,11 @@ Model = TypeVar("Model")
 PER_TOKEN = ("input_ids", "position_ids", "cache_position")
 # From where a warning is given to who called the model, past torch's own two calls.
 CALLER = 6
+# Layers of other types keep a state instead of keys and values, so that a later chunk
+# could not look at the tokens of an earlier one.
+LAYER_TYPES = {"full_attention", "sliding_attention"}
+# By the length of the prompt (the first two), or by its pictures.
+ROPE_OF_THE_WHOLE = ("dynamic", "longrope", "mrope_section")
 CHUNKABLE = {
     *PER_TOKEN,
     "attention_mask",
@@ -43,13 +46,12 @@ def chunked(
     chunk: int | None = None,
     *,
     plan: Plan | Name | None = None,
-    profile: Profile | Name | None = None,
 ) -> Model:
     """Let a transformers model prefill prompts over `threshold` tokens in chunks.
 
     The model is changed and returned; its calls and results stay the same. Instead of a
-    threshold, a plan or profile gives that of the length rule; its mode "off" leaves
-    prompts whole. `chunk` is a number of tokens; without one it is 512, 1,024 or 2,048
+    threshold, a plan gives that of the length rule; its mode "off" leaves prompts
+    whole. `chunk` is a number of tokens; without one it is 512, 1,024 or 2,048
     by the prompt's length and never more than the threshold. What cannot be cut is left
     whole, with one warning. `model.chunking` has `stats` and `undo`.
 
@@ -71,16 +73,13 @@ def chunked(
     if not hasattr(getattr(model, "config", None), "get_text_config"):
         kind = type(model).__name__
         raise UsageError(f"chunkscope.chunked takes a transformers model, not a {kind}")
-    sources = [source for source in (threshold, plan, profile) if source is not None]
-    if len(sources) != 1:
+    if (threshold is None) == (plan is None):
         raise UsageError(
-            "give exactly one of threshold, plan and profile",
-            hint='such as threshold=2048, plan="reports/plan.json" or profile=...',
+            "give either a threshold or a plan",
+            hint='such as threshold=2048 or plan="reports/plan.json"',
         )
     if plan is not None:
         threshold = Plan.load(plan).decision.threshold
-    elif profile is not None:
-        threshold = decide(Profile.load(profile).overall).threshold
     check_tokens("threshold", threshold)
     check_tokens("chunk", chunk)
     if hasattr(model, "chunking"):
@@ -142,7 +141,7 @@ class Chunking:
         chunk = self._chunk_tokens(length)
         if chunk is None:
             return self._whole(**inputs)
-        reasons = chain(obstacles(self._model), call_obstacles(inputs))
+        reasons = chain(model_obstacles(self._model), call_obstacles(inputs))
         obstacle = next(reasons, None)
         if obstacle is not None:
             self._warn(obstacle)
@@ -223,6 +222,26 @@ def in_chunks(
         logits[:, end - rows - first_row : end - first_row] = output.logits
     output.logits = logits
     return output
+
+
+def model_obstacles(model: "PreTrainedModel") -> Iterator[str]:
+    """Reasons why prompts of this model cannot be read in chunks."""
+    config = model.config
+    text_config = config.get_text_config()
+    layer_types = set(getattr(text_config, "layer_types", None) or ())
+    if config.output_attentions or config.output_hidden_states:
+        yield "it returns attentions or hidden states of the whole prompt"
+    if config.is_encoder_decoder:
+        yield "it is an encoder-decoder"
+    if layer_types - LAYER_TYPES or getattr(model, "_is_stateful", False):
+        yield "it has layers that keep a state"
+    if getattr(text_config, "use_bidirectional_attention", None) in (True, "all"):
+        yield "its tokens look ahead"
+    if not model.can_generate():
+        yield f"{type(model).__name__} does not generate text"
+    parameters = getattr(text_config, "rope_parameters", None) or {}
+    if any(word in str(parameters) for word in ROPE_OF_THE_WHOLE):
+        yield "its rotary embedding depends on the whole prompt"
 
 
 def call_obstacles(inputs: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A continuous-batching engine over a transformers model, to see chunks at work.
+"""A continuous-batching engine over the demo's model, to see chunks at work.
 
 It has no scheduler of its own: the loop and the scheduler of simulation/ decide every
 step, and where a simulation asks how long the step would take, the model computes it
@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chunkscope.errors import InputError
 from chunkscope.models.shape import BLOCK_TOKENS
-from chunkscope.reference.attention import BatchPiece, attention_by_piece
-from chunkscope.reference.models import context_of
+from chunkscope.reference.model import CONTEXT, BatchPiece
 from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.run import StepSeconds, simulate
-from chunkscope.simulation.workload import GIVEN, Session, Workload, single
-from chunkscope.verification.latencies import Answer
+from chunkscope.simulation.workload import GIVEN, Workload, single
+from chunkscope.verification.inside.chunkscope_sessions import Answer
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
@@ -41,10 +39,6 @@ class TokenRequest:
     output_tokens: int
     arrival_s: float = 0.0
 
-    @property
-    def session(self) -> Session:
-        return single(len(self.prompt), self.output_tokens, self.arrival_s)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRun:
@@ -62,16 +56,12 @@ class LiveRequest:
     """A request while it is answered."""
 
     def __init__(self, prompt: Sequence[int]) -> None:
+        from transformers import DynamicCache
+
         self.tokens = list(prompt)  # the answer's follow
         self.prompt_tokens = len(prompt)
         self.answer_steps: list[int] = []  # by number, a step for each answer token
         self.first_logits: torch.Tensor  # after the last prompt token
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop keys and values: it has ended, or will be read again from the start."""
-        from transformers import DynamicCache
-
         self.cache = DynamicCache()
 
     @property
@@ -95,21 +85,14 @@ class ModelRunner:
     """
 
     def __init__(
-        self,
-        model: "PreTrainedModel",
-        requests: Sequence[LiveRequest],
-        *,
-        attends_by: str,
+        self, model: "PreTrainedModel", requests: Sequence[LiveRequest]
     ) -> None:
         self._model = model
-        self._attends_by = attends_by
         self._requests = requests
 
     def __call__(self, step: Step) -> StepSeconds:
         """Compute the step, after which each request that is due has its next token."""
         began = time.perf_counter()
-        for state in step.preempted:
-            self._requests[state.id].forget()
         batch = self._batch(step)
         due = [scheduled for scheduled in batch if scheduled.is_due]
         for scheduled, logits in zip(due, self.forward(batch), strict=True):
@@ -118,8 +101,6 @@ class ModelRunner:
                 request.first_logits = logits
             request.tokens.append(int(logits.argmax()))
             request.answer_steps.append(step.number)
-        for state in step.ended:
-            self._requests[state.id].forget()
         seconds = time.perf_counter() - began
         return StepSeconds(gpu=seconds, prepare=0.0, launch=0.0, hand_out=0.0)
 
@@ -129,22 +110,34 @@ class ModelRunner:
         The scheduler counts the tokens of this step, and the next token of a request
         that decodes, as computed already.
         """
-        batch = []
-        place = 0
+        batch: list[ScheduledTokens] = []
         for state in step.decoding:
             request = self._requests[state.id]
             end = len(request.tokens)
-            batch.append(scheduled_tokens(request, end - 1, end, place, is_due=True))
-            place += 1
+            batch.append(self._scheduled(batch, request, end - 1, end, is_due=True))
         for state, tokens in step.num_scheduled_tokens.items():
             request = self._requests[state.id]
             end = state.num_computed_tokens
             is_due = state.last_step == step.number
             batch.append(
-                scheduled_tokens(request, end - tokens, end, place, is_due=is_due)
+                self._scheduled(batch, request, end - tokens, end, is_due=is_due)
             )
-            place += tokens
         return batch
+
+    def _scheduled(
+        self,
+        batch: Sequence[ScheduledTokens],
+        request: LiveRequest,
+        start: int,
+        end: int,
+        *,
+        is_due: bool,
+    ) -> ScheduledTokens:
+        """Tokens `start` to `end` of a request, behind what is in the batch."""
+        place = batch[-1].piece.in_batch.stop if batch else 0
+        in_batch = slice(place, place + end - start)
+        piece = BatchPiece(cache=request.cache, start=start, end=end, in_batch=in_batch)
+        return ScheduledTokens(request=request, piece=piece, is_due=is_due)
 
     def forward(self, batch: Sequence[ScheduledTokens]) -> "torch.Tensor":
         """Logits, on the CPU, after the last token of each request that is due."""
@@ -169,73 +162,41 @@ class ModelRunner:
                 use_cache=False,  # each request has its own
                 logits_to_keep=rows,
                 pieces=[scheduled.piece for scheduled in batch],
-                attends_by=self._attends_by,
             )
             # A GPU computes in the background; copying to the CPU waits for it.
             logits = output.logits[0].float().cpu()
         return logits[: len(last)]
 
 
-def scheduled_tokens(
-    request: LiveRequest, start: int, end: int, place: int, *, is_due: bool
-) -> ScheduledTokens:
-    """Tokens `start` to `end` of a request, at a place in the batch."""
-    piece = BatchPiece(
-        cache=request.cache,
-        start=start,
-        end=end,
-        in_batch=slice(place, place + end - start),
-    )
-    return ScheduledTokens(request=request, piece=piece, is_due=is_due)
-
-
 def generate(
-    model: "PreTrainedModel",
-    requests: Sequence[TokenRequest],
-    settings: Settings,
-    *,
-    kv_cache_tokens: int | None = None,
+    model: "PreTrainedModel", requests: Sequence[TokenRequest], settings: Settings
 ) -> ReferenceRun:
-    """Answer all requests greedily, and measure it.
-
-    Without `kv_cache_tokens` all of them fit at once.
-    """
+    """Answer all requests greedily, and measure it. The KV cache holds all of them."""
     from chunkscope.verification.inside.chunkscope_probe import PeakMemory
 
-    if settings.enable_prefix_caching:
-        raise InputError("the reference engine has no prefix caching")
     live = [LiveRequest(request.prompt) for request in requests]
-    model.eval()
-    with attention_by_piece(model) as attends_by:
-        memory = PeakMemory()
-        run = simulate(
-            workload_of(requests),
-            settings,
-            ENGINE,
-            ModelRunner(model, live, attends_by=attends_by),
-            timeline=sys.maxsize,
-            kv_pool=KvPool(tokens=kv_cache_tokens or room_for(requests)),
-            async_scheduling=False,  # steps are scheduled one by one
-        )
-        peak_bytes = memory.peak_bytes()
-        beyond_weights_bytes = memory.beyond_bytes()
+    blocks = 1  # vLLM's null block
+    for request in requests:
+        tokens = len(request.prompt) + request.output_tokens
+        blocks += -(-tokens // BLOCK_TOKENS)
+    memory = PeakMemory()
+    run = simulate(
+        workload_of(requests),
+        settings,
+        ENGINE,
+        ModelRunner(model, live),
+        timeline=sys.maxsize,
+        kv_pool=KvPool(tokens=blocks * BLOCK_TOKENS),
+        async_scheduling=False,  # steps are scheduled one by one
+    )
     return ReferenceRun(
         run=run,
         outputs=tuple(request.output for request in live),
         answers=answers_of(requests, live, run),
         first_logits=tuple(request.first_logits for request in live),
-        peak_bytes=peak_bytes,
-        beyond_weights_bytes=beyond_weights_bytes,
+        peak_bytes=memory.peak_bytes(),
+        beyond_weights_bytes=memory.beyond_bytes(),
     )
-
-
-def room_for(requests: Sequence[TokenRequest]) -> int:
-    """KV cache tokens that hold all requests at once, and vLLM's null block."""
-    blocks = 1
-    for request in requests:
-        tokens = len(request.prompt) + request.output_tokens
-        blocks += -(-tokens // BLOCK_TOKENS)
-    return blocks * BLOCK_TOKENS
 
 
 def answers_of(
@@ -246,33 +207,44 @@ def answers_of(
     for step in run.timeline:
         ends.append(requests[0].arrival_s + step.start_s + step.duration_s)
     answers = []
-    for request, state in zip(requests, live, strict=True):
+    for place, (request, state) in enumerate(zip(requests, live, strict=True)):
         times = [ends[number] for number in state.answer_steps]
-        counts = [1] * len(times)
-        answers.append(Answer(sent=request.arrival_s, times=times, counts=counts))
+        answer = Answer(
+            session=place,
+            turn=0,
+            prompt_tokens=state.prompt_tokens,
+            sent=request.arrival_s,
+            times=times,
+            counts=[1] * len(times),
+        )
+        answers.append(answer)
     return tuple(answers)
 
 
-def workload_of(requests: Sequence[TokenRequest], *, long_over: int = 0) -> Workload:
+def workload_of(
+    requests: Sequence[TokenRequest], *, long_over: int = 0, seed: int = 0
+) -> Workload:
+    sessions = []
+    for request in requests:
+        prompt_tokens = len(request.prompt)
+        sessions.append(single(prompt_tokens, request.output_tokens, request.arrival_s))
     return Workload(
-        sessions=tuple(request.session for request in requests),
-        seed=0,
+        sessions=tuple(sessions),
+        seed=seed,
         arrivals=GIVEN,
         task=Task.GENERATE,
         long_over=long_over,
     )
 
 
-def settings_for(
-    model: "PreTrainedModel", requests: Sequence[TokenRequest], *, chunk: int | None
-) -> Settings:
+def settings_for(requests: Sequence[TokenRequest], *, chunk: int | None) -> Settings:
     """Settings under which a step reads at most `chunk` tokens of each prompt."""
     step_tokens = 0
     for request in requests:
         prompt_tokens = len(request.prompt)
         step_tokens += min(prompt_tokens, chunk or prompt_tokens)
     settings = Settings(
-        max_model_len=context_of(model),
+        max_model_len=CONTEXT,
         max_num_seqs=len(requests),
         long_prefill_token_threshold=chunk or 0,
         enable_chunked_prefill=True,

@@ -1,1 +1,1 @@
-"""Artefacts and verdicts -> what people and machines read: terminal, page, Markdown, CSV, XML."""
+"""Artefacts and verdicts -> what people and machines read: text, page, Markdown."""

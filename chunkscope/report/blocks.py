@@ -4,12 +4,12 @@
 terminal, Markdown and the page turn blocks into what people see, and know no artefact.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from chunkscope.artefacts.numbers import number
+from chunkscope.report.charts import Chart, StackedBars
 
 
 class Look(StrEnum):
@@ -54,6 +54,13 @@ class Text:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """Arguments of vLLM as they are typed; the page has a button that copies them."""
+
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows of cells under headings.
@@ -68,11 +75,20 @@ class Table:
     strong: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What it is about, its value, and a word on the value."""
+
+    label: str
+    value: str
+    remark: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A list of facts: what each is about, its value, and a word on it."""
+    """A list of facts, which the page shows as tiles."""
 
-    rows: tuple[tuple[Cell, Cell, Cell], ...]
+    facts: tuple[Fact, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +96,6 @@ class Notes:
     """What a reader should be careful about, a sentence or two each."""
 
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """A picture for the page. A terminal and Markdown leave it out.
-
-    `kind` is the function of the page's script that draws it; `title` and `alternative`
-    are its words for those who see it and those who do not.
-    """
-
-    kind: str
-    title: str
-    alternative: str
-    data: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class Details:
     blocks: "tuple[Block, ...]"
 
 
-Block = Headline | Heading | Text | Table | Facts | Notes | Chart | Details
+Block = Headline | Heading | Text | Flags | Table | Facts | Notes | Chart | Details
 
 Written = Cell | str | float | None
 
@@ -131,7 +133,10 @@ def table(
     words: Sequence[str] = (),
     strong: Sequence[int] = (),
 ) -> Table:
-    """A table of values; `words` are the headings of columns that hold words."""
+    """A table of values; `words` are the headings of columns that hold words.
+
+    Renderers leave out a table without rows.
+    """
     places = {0}
     for place, heading in enumerate(headings):
         if heading in words:
@@ -144,23 +149,28 @@ def table(
     )
 
 
-def facts(rows: Sequence[tuple[str, Written, str]]) -> Facts:
-    """Facts as rows of label, value and a word on the value."""
-    cells = []
-    for label, value, remark in rows:
-        cells.append((cell(label), cell(value), cell(remark)))
-    return Facts(tuple(cells))
-
-
-def without_details(blocks: Sequence[Block]) -> list[Block]:
-    """The short answer."""
-    return [block for block in blocks if not isinstance(block, Details)]
-
-
-def charts(blocks: Sequence[Block]) -> Iterator[Chart]:
-    """All charts, those in details included."""
+def filled(blocks: Sequence[Block]) -> list[Block]:
+    """Those that have something to show: no empty table, list or fold."""
+    result: list[Block] = []
     for block in blocks:
-        if isinstance(block, Chart):
-            yield block
-        elif isinstance(block, Details):
-            yield from charts(block.blocks)
+        if isinstance(block, Details):
+            block = Details(block.title, tuple(filled(block.blocks)))
+        if not _is_empty(block):
+            result.append(block)
+    return result
+
+
+def _is_empty(block: Block) -> bool:
+    match block:
+        case Headline(text="") | Text(text="") | Flags(text=""):
+            return True
+        case Table(rows=()) | Facts(facts=()) | Notes(notes=()) | Details(blocks=()):
+            return True
+        case StackedBars(bars=()):
+            return True
+    return False
+
+
+def without_headline(blocks: Sequence[Block]) -> list[Block]:
+    """What is left where the answer is said elsewhere."""
+    return [block for block in blocks if not isinstance(block, Headline)]

@@ -1,280 +1,394 @@
-"""All results of a folder: the answer on top, a chapter for each artefact; what changed in one."""
+"""All results of a folder: the answer on top, then a chapter for each result.
+
+What stands on the first screen is not said again in a chapter: each is a list of blocks
+that is written out here.
+"""
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from chunkscope._version import __version__
+from chunkscope.artefacts.numbers import gib, number, plural
+from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.findings import Findings
-from chunkscope.gating.budget import DriftTable
-from chunkscope.gating.check import Check
-from chunkscope.gating.lengths import MOVING, drift
+from chunkscope.gating.remedies import stale
+from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.report.runs import runs_table
-from chunkscope.report.section import Section, Table, table_of
-from chunkscope.report.section import sections as sections_of
-from chunkscope.report.words import folder as words
-from chunkscope.report.words import gate, plan
-from chunkscope.report.words.runs import failure
-from chunkscope.verification.result import Verification
+from chunkscope.report import diagnosis as diagnoses
+from chunkscope.report import plan as plans
+from chunkscope.report import profile as profiles
+from chunkscope.report import simulation as simulations
+from chunkscope.report import verification as verifications
+from chunkscope.report.blocks import (
+    Block,
+    Details,
+    Fact,
+    Facts,
+    Flags,
+    Headline,
+    Notes,
+    Table,
+    Text,
+    filled,
+    table,
+    without_headline,
+)
+from chunkscope.report.charts import Chart, Mark
+from chunkscope.report.footprint import memory_table, predicted_memory
+from chunkscope.report.notes import sentence
+from chunkscope.simulation.result import Simulation
+from chunkscope.verification.result import Run, Verification
+from chunkscope.vllm.flags import command_line
+from chunkscope.vllm.settings import Settings
+
+GLOSSARY = (
+    ("token", "about four characters of text"),
+    ("step", "one pass of the model, for many requests"),
+    ("chunk", "the part of a long prompt that is read in one step"),
+    ("KV cache", "GPU memory for the tokens of running requests"),
+    (
+        "preemption",
+        "when the KV cache is full, a request is stopped and computed again later",
+    ),
+    ("first token, ttft", "the wait until an answer begins"),
+    ("gap, itl", "the time between two tokens of an answer"),
+    ("p95", "19 of 20 are at most this long"),
+)
+# Settings that are shown as lines in the picture of the lengths.
+MARKS = {
+    "long_prefill_token_threshold": "tokens of one prompt per step",
+    "max_num_batched_tokens": "tokens per step",
+    "max_model_len": "context",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    id: str
+    """A part of the page. Its `name` is its place in an address."""
+
+    name: str
     title: str
-    sections: tuple[Section, ...]
+    blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportComparison:
-    """`data`: the gate's checks of drift that fail; None where a profile is missing."""
-
-    old: Findings
-    new: Findings
-    data: tuple[Check, ...] | None
-
-    @property
-    def moved(self) -> list[Check]:
-        """Changes with a value: a check without one could not be judged."""
-        return [check for check in self.data or () if check.value is not None]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": "chunkscope/comparison/4",
-            "chunkscope": __version__,
-            **{side: str(getattr(self, side).folder) for side in ("old", "new")},
-            "data": None
-            if self.data is None
-            else [asdict(check) for check in self.data],
-            "notes": list(words.not_comparable(self.old, self.new)),
-        }
+def folder_blocks(findings: Findings) -> list[Block]:
+    """The first screen and the chapter that it rests on; the others as details."""
+    first, *others = chapters(findings)
+    blocks = [*first_screen(findings), *first.blocks]
+    for chapter in others:
+        blocks.append(Details(chapter.title, chapter.blocks))
+    return blocks
 
 
-# -- the first screen ----------------------------------------------------------------------------
+def folder_pictures(findings: Findings) -> list[Chart]:
+    """The pictures of all chapters, without those in details."""
+    pictures: list[Chart] = []
+    for part in chapters(findings):
+        pictures += [block for block in part.blocks if isinstance(block, Chart)]
+    return pictures
 
 
-def first_screen(findings: Findings) -> Section:
-    """The answer in one sentence, what it rests on, and figures to remember: tiles on the page."""
-    v = _measurements(findings)
-    tiles = words.tiles(replace(findings, plan=_in_use(findings)), v)
-    return Section(
-        sentences=tuple(words.opening(findings, v)),
-        table=table_of(("", "", ""), tiles, words=("",)),
-        notes=tuple(words.notes(findings)),
-    )
+# -- the first screen ------------------------------------------------------------------
 
 
-def _measurements(findings: Findings) -> Verification | None:
-    """None if they are of another plan: they say nothing about this one."""
+def first_screen(findings: Findings) -> list[Block]:
+    """The answer, what it rests on, the figures to remember, and what to doubt."""
+    return [
+        *opening(findings),
+        Facts(tuple(facts(findings))),
+        Flags(flags(findings)),
+        Notes(tuple(warnings(findings))),
+    ]
+
+
+def measurement_of_plan(findings: Findings) -> Verification | None:
+    """None where it is of another plan: it says nothing about this one."""
+    if findings.verification_is_of_this_plan is False:
+        return None
+    return findings.verification
+
+
+Answering = Verification | Plan | Profile | Simulation | Diagnosis | None
+
+
+def answering(findings: Findings) -> Answering:
+    """The result whose answer stands on top."""
+    measured = measurement_of_plan(findings)
+    if measured is not None and measured.verdict is not None:
+        return measured
     return (
-        None
-        if findings.verification_is_of_this_plan is False
-        else findings.verification
+        findings.plan
+        or measured
+        or findings.profile
+        or findings.simulation
+        or findings.diagnosis
+        or findings.verification  # of a plan that is not here
     )
 
 
-def _in_use(findings: Findings) -> Plan | None:
-    """The plan with the settings that measured best, without figures of its own settings then."""
-    planned, v = findings.plan, _measurements(findings)
-    if not (planned and v and v.verdict and (run := v.run(v.verdict.use))):
-        return planned
-    if v.verdict.use != "plan":
-        planned = replace(planned, cost=None, chunks=replace(planned.chunks, prompts=0))
-    return replace(planned, settings=run.settings)
+def opening(findings: Findings) -> list[Block]:
+    """The answer, and what it rests on."""
+    measured = measurement_of_plan(findings)
+    answer = answering(findings)
+    match answer:
+        case Verification():
+            headline = verifications.headline(answer)
+            details = verifications.worse_sentences(answer)
+        case Plan():
+            headline, *details = plans.answer(answer)
+        case Profile():
+            return profiles.answer(answer)
+        case Simulation():
+            return [
+                Headline(simulations.headline(answer)),
+                Text(simulations.setup(answer)),
+            ]
+        case Diagnosis():
+            return [Headline(diagnoses.answer(answer))]
+        case None:
+            return [Headline("There are no results yet.")]
+    return [
+        Headline(headline),
+        Text(" ".join(details)),
+        *machine_texts(findings.plan, measured),
+        *saving_texts(findings.plan),
+    ]
 
 
-def arguments(findings: Findings) -> str:
+def machine_texts(plan: Plan | None, measured: Verification | None) -> list[Block]:
+    """What was planned for, unless it was measured just so; what was measured."""
+    texts: list[Block] = []
+    if plan is not None:
+        is_elsewhere = measured is None or any(
+            verifications.measured_elsewhere(plan, measured)
+        )
+        if is_elsewhere:
+            texts.append(Text(plans.setup_sentence(plan)))
+    if measured is not None:
+        texts.append(Text(verifications.measured_on(measured)))
+    return texts
+
+
+def saving_texts(plan: Plan | None) -> list[Block]:
+    if plan is None:
+        return []
+    return [Text(plans.saving_text(saving)) for saving in plan.savings]
+
+
+def run_in_use(findings: Findings) -> Run | None:
+    """The run whose settings measured best; None where that was not judged."""
+    measured = measurement_of_plan(findings)
+    if measured is None or measured.verdict is None:
+        return None
+    return measured.run(measured.verdict.use)
+
+
+def flags(findings: Findings) -> str:
     """The settings to use; empty where nothing is set or the limits are broken."""
-    return plan.flags(planned) if (planned := _in_use(findings)) else ""
+    run = run_in_use(findings)
+    if findings.plan is None:
+        return ""
+    if run is None or run.is_called("plan"):
+        return plans.flags(findings.plan)
+    return shlex.join(command_line(run.settings.given()))
 
 
-# -- chapters ------------------------------------------------------------------------------------
+def facts(findings: Findings) -> list[Fact]:
+    """The key figures: of the data, of the run that is advised, of the plan."""
+    found = []
+    if findings.profile is not None:
+        lengths = findings.profile.overall
+        p95 = f"tokens; p95 {number(lengths.percentile(95))}"
+        found.append(
+            Fact(label="longest prompt", value=number(lengths.max), remark=p95)
+        )
+    measured = measurement_of_plan(findings)
+    run = run_in_use(findings)
+    if run is None and measured is not None:
+        run = measured.run("plan")
+    if run is not None and run.kv_cache_tokens is not None:
+        found.append(kv_cache_fact(run))
+    if findings.plan is not None and (run is None or run.is_called("plan")):
+        for fact in plans.facts(findings.plan):
+            if run is None or fact.label != "memory":  # else it was measured
+                found.append(fact)
+    return found
 
 
-def chapters(
-    findings: Findings, comparison: ReportComparison | None = None
-) -> list[Chapter]:
+def kv_cache_fact(run: Run) -> Fact:
+    remark = "tokens; measured"
+    if run.activation_peak_gib is not None:
+        remark = f"tokens; activations {gib(run.activation_peak_gib)} (measured)"
+    return Fact(label="KV cache", value=number(run.kv_cache_tokens), remark=remark)
+
+
+def warnings(findings: Findings) -> list[str]:
+    """Stale results, data that was not read, and the plan's notes."""
+    lines = []
+    for command, cause in stale(findings).items():
+        lines.append(f"{sentence(cause)}: run `chunkscope {command}`.")
+    if findings.profile is not None:
+        lines += unread(findings.profile)
+    if findings.plan is not None:
+        lines += plans.cautions(findings.plan)
+    return lines
+
+
+def unread(profile: Profile) -> list[str]:
+    """What the lengths leave out."""
+    lines = []
+    if profile.skipped:
+        lines.append(f"{plural(profile.skipped, 'bad row')} skipped.")
+    for dataset in profile.datasets:
+        if dataset.failure is not None:
+            why = sentence(dataset.failure)
+            lines.append(f"{dataset.name} was not read to its end: {why}.")
+    return lines
+
+
+# -- chapters --------------------------------------------------------------------------
+
+
+def chapters(findings: Findings) -> list[Chapter]:
     """In the order of the page; a result that is missing has no chapter."""
-    v, of_another = (
-        findings.verification,
-        findings.verification_is_of_this_plan is False,
-    )
-    title = "What was measured" + ", of another plan" * of_another
-    engines = findings.diagnosis.engines if findings.diagnosis else ()
-    models = ", ".join(
-        dict.fromkeys(one.facts.model or "unknown model" for one in engines)
-    )
-    parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
-        ("changes", "What changed", _of(comparison)),
-        ("plan", "Predicted times", _of(findings.plan, details=False)),
-        ("lengths", "Prompt lengths", _lengths(findings)),
-        ("measured" + "-before" * of_another, title, _of(v, top=of_another)),
-        ("simulated", "Simulated settings", _simulated(findings)),
-        ("engine", f"What limited the engine: {models}", _of(findings.diagnosis)),
-        ("sources", "Sources", [_origins(findings)]),
-    )
-    top = first_screen(findings)
-    shown = []
-    for name, heading, sections in parts:
-        rest = []
-        for section in sections:
-            texts = tuple(
-                text for text in section.sentences if text not in top.sentences
-            )
-            notes = tuple(note for note in section.notes if note not in top.notes)
-            rest.append(replace(section, sentences=texts, notes=notes))
-        if rest := [section for section in rest if not section.is_empty]:
-            shown.append(Chapter(id=name, title=heading, sections=tuple(rest)))
-    return shown
+    found = []
+    measured = measurement_of_plan(findings)
+    if measured is not None:
+        found.append(measured_chapter(measured, "What was measured"))
+    if findings.plan is not None:
+        found.append(plan_chapter(findings))
+    if findings.profile is not None:
+        found.append(lengths_chapter(findings))
+    found.append(memory_chapter(findings))
+    if findings.verification is not None and measured is None:
+        title = "What was measured for another plan"
+        found.append(measured_chapter(findings.verification, title))
+    if findings.simulation is not None and adds_to_plan(findings):
+        found.append(simulation_chapter(findings, findings.simulation))
+    if findings.diagnosis is not None:
+        blocks = diagnoses.diagnosis_blocks(findings.diagnosis)
+        if answering(findings) is findings.diagnosis:
+            blocks = without_headline(blocks)
+        found.append(chapter("engine", "What limited the engine", blocks))
+    found.append(chapter("sources", "Sources", [sources_table(findings)]))
+    return [part for part in found if part.blocks]
 
 
-def _of(
-    artefact: object | None, *, top: bool = False, details: bool = True
-) -> list[Section]:
-    every = sections_of(artefact) if artefact is not None else []
-    return [s for s in every if (top or not s.top) and (details or not s.details)]
+def chapter(name: str, title: str, blocks: Sequence[Block]) -> Chapter:
+    return Chapter(name=name, title=title, blocks=tuple(filled(blocks)))
 
 
-def _simulated(findings: Findings) -> list[Section]:
-    """Empty if the plan shows the same runs."""
+def measured_chapter(measured: Verification, title: str) -> Chapter:
+    return chapter("measured", title, verifications.result_blocks(measured))
+
+
+def plan_chapter(findings: Findings) -> Chapter:
+    plan = findings.plan
+    blocks: list[Block] = []
+    if plan is not None:
+        if answering(findings) is not plan:
+            blocks.append(Text(plans.headline(plan)))
+        blocks += [*plans.tried_blocks(plan), *plans.details(plan)]
+    return chapter("predicted", "Predicted times", blocks)
+
+
+def settings_in_use(findings: Findings) -> Settings:
+    """What the engine ends up with, by the plan and what was measured."""
+    run = run_in_use(findings)
+    if findings.plan is None:
+        return Settings()
+    if run is None:
+        return findings.plan.effective
+    return findings.plan.deployment.complete(run.settings)
+
+
+def lengths_chapter(findings: Findings) -> Chapter:
+    """The lengths, with the engine's limits marked in the picture."""
+    profile = findings.profile
+    blocks: list[Block] = []
+    if profile is None:
+        return chapter("lengths", "Prompt lengths", blocks)
+    settings = settings_in_use(findings)
+    marks = []
+    for name, label in MARKS.items():
+        tokens = getattr(settings, name)
+        if tokens:
+            marks.append(Mark(label=label, tokens=tokens))
+    if answering(findings) is not profile:
+        blocks += [Text(profiles.lengths_sentence(profile))]
+        blocks += [Text(profiles.meaning(profile))]
+    blocks += [
+        *profiles.length_histogram("Prompts by length", profile.overall, marks),
+        profiles.lengths_table(profile.datasets),
+        *profiles.session_texts(profile),
+        Text(profiles.counted_with(profile)),
+        Notes(tuple(profiles.cautions(profile))),
+        Details("The lengths of each dataset", dataset_pictures(profile)),
+        Details("By dataset", (profiles.dataset_table(profile),)),
+        Details("Longest prompts", (profiles.longest_table(profile),)),
+    ]
+    return chapter("lengths", "Prompt lengths", blocks)
+
+
+def dataset_pictures(profile: Profile) -> tuple[Block, ...]:
+    return tuple(profiles.dataset_histograms(profile))
+
+
+def memory_chapter(findings: Findings) -> Chapter:
+    """A GPU's memory as measured, else as predicted."""
+    blocks: list[Block] = []
+    measured = measurement_of_plan(findings)
+    plan = findings.plan
+    ran = [run for run in measured.runs if run.ok] if measured is not None else []
+    picture = verifications.memory_picture(ran)
+    if picture.bars:
+        blocks += [picture, verifications.memory_table(ran)]
+    elif plan is not None and plan.memory is not None:
+        blocks += [predicted_memory(plan.memory), memory_table(plan.memory)]
+    return chapter("memory", "Memory of a GPU", blocks)
+
+
+def adds_to_plan(findings: Findings) -> bool:
+    """Does the simulation show more than the plan's own runs?"""
     tried = [run.figures for run in findings.plan.tried] if findings.plan else []
     runs = findings.simulation.runs if findings.simulation else ()
-    same = all(run.figures in tried and not run.timeline for run in runs)
-    return [] if same else _of(findings.simulation)
+    return any(run.timeline or run.figures not in tried for run in runs)
 
 
-def _lengths(findings: Findings) -> list[Section]:
-    """The lengths, with the engine's limits marked in the chart."""
-    sections = _of(findings.profile, details=False)
-    if sections and sections[0].chart and (planned := _in_use(findings)):
-        sections[0].chart.data["marks"] = [
-            {"label": label, "tokens": tokens, "kind": name}
-            for name, label in words.MARKS.items()
-            if (tokens := getattr(planned.effective, name))
-        ]
-    return sections
+def simulation_chapter(findings: Findings, simulation: Simulation) -> Chapter:
+    blocks: list[Block] = []
+    if answering(findings) is not simulation:
+        blocks.append(Text(simulations.headline(simulation)))
+        blocks.append(Text(simulations.setup(simulation)))
+    named = simulations.named_runs(simulation)
+    blocks += [
+        *simulations.pictures(simulation),
+        simulations.runs_table(named),
+        *simulations.remarks(simulation),
+        Details("First steps", tuple(simulations.steps_blocks(simulation))),
+        Details("Every figure", simulations.every_figure(simulation)),
+    ]
+    return chapter("simulated", "Simulated settings", blocks)
 
 
-def _origins(findings: Findings) -> Section:
-    """When and by which command each artefact was made."""
+def sources_table(findings: Findings) -> Table:
+    """When and by which command each result was made."""
     rows = []
-    artefacts = (
-        findings.profile,
-        findings.plan,
-        findings.simulation,
-        findings.verification,
-    )
-    for artefact in filter(None, (*artefacts, findings.diagnosis)):
-        source = artefact.source if isinstance(artefact, Plan) else artefact
-        date = getattr(artefact, "created", "")[:10]
-        command = shlex.join(getattr(source, "command", ()))
-        rows.append((artefact.default_path.name, f"{date} {command}".strip()))
-    return Section(table=table_of(("", ""), rows, words=("",)))
+    if findings.profile is not None:
+        profile = findings.profile
+        rows.append(source_row("profile.json", profile.created, profile.command))
+    if findings.plan is not None:
+        plan = findings.plan
+        rows.append(source_row("plan.json", plan.created, plan.source.command))
+    if findings.simulation is not None:
+        rows.append(source_row("simulation.json", "", findings.simulation.command))
+    if findings.verification is not None:
+        measured = findings.verification
+        rows.append(source_row("verify.json", measured.created, measured.command))
+    if findings.diagnosis is not None:
+        rows.append(source_row("doctor.json", findings.diagnosis.created, ()))
+    return table(("file", "made on", "by"), rows, words=["made on", "by"])
 
 
-# -- on a terminal and as Markdown ---------------------------------------------------------------
-
-
-def sections(findings: Findings) -> list[Section]:
-    """The first screen and the runs that decide; everything else as details."""
-    top, flags, parts = first_screen(findings), arguments(findings), chapters(findings)
-    first = replace(
-        top, sentences=(*top.sentences, *([f"Flags: {flags}"] if flags else []))
-    )
-    runs = [
-        chapter.sections[0] for chapter in parts if chapter.id in ("measured", "plan")
-    ][-1:]
-    rest = [
-        replace(
-            section,
-            details=True,
-            title=section.title or ("" if place else chapter.title),
-        )
-        for chapter in parts
-        for place, section in enumerate(chapter.sections)
-        if section not in runs
-    ]
-    return [first, *runs, *rest]
-
-
-# -- what changed --------------------------------------------------------------------------------
-
-
-def compare(old: Findings, new: Findings) -> ReportComparison:
-    """Data is compared by the gate's checks of drift, each with a limit of zero."""
-    data = None
-    if old.profile is not None and new.profile is not None:
-        limits: dict[str, Any] = {
-            "baseline": "old",
-            "content": "same",
-            "allow_sample": True,
-        }
-        limits |= {"new_datasets": 0, "vanished_datasets": 0}
-        if old.profile.tokenizer.digest == new.profile.tokenizer.digest:
-            limits |= dict.fromkeys(MOVING, "0%")
-        table = DriftTable.model_validate(limits)
-        checks = drift(table, new.profile, old.profile)
-        data = tuple(check for check in checks if not check.passed)
-    return ReportComparison(old=old, new=new, data=data)
-
-
-def changes(comparison: ReportComparison) -> list[Section]:
-    old, new = comparison.old, comparison.new
-    rows = [
-        (
-            check.subject,
-            check.name[len("drift.") :].replace("_", " "),
-            gate.value_text(check),
-        )
-        for check in comparison.moved
-    ]
-    return [
-        Section(
-            sentences=tuple(words.what_changed(old, new, comparison.data)),
-            table=table_of(
-                ("dataset", "what", "change"), rows, words=("what", "change")
-            ),
-            notes=tuple(words.not_comparable(old, new)),
-        ),
-        Section(title="The plan", table=_plan_table(old, new)),
-        *_measured(old.verification, new.verification),
-    ]
-
-
-def _plan_table(old: Findings, new: Findings) -> Table | None:
-    """Rows in which the two plans differ."""
-    if old.plan is None or new.plan is None:
-        return None
-    before, now = (
-        {
-            "planned for": plan.setup(p),
-            "sets": plan.listed(p.settings) or "vLLM's defaults",
-            **{
-                label: f"{value} ({meaning})" for label, value, meaning in plan.facts(p)
-            },
-        }
-        for p in (old.plan, new.plan)
-    )
-    rows = [
-        (name, before.get(name), now.get(name))
-        for name in dict.fromkeys((*before, *now))
-    ]
-    rows = [row for row in rows if row[1] != row[2]]
-    return table_of(("what", "before", "now"), rows, words=("before", "now"))
-
-
-def _measured(old: Verification | None, new: Verification | None) -> Iterator[Section]:
-    """A table for each setting that was run in both."""
-    for run in new.runs if new else ():
-        if (before := old.run(run.setting) if old else None) is None:
-            continue
-        both = {"before": before, "now": run}
-        yield Section(
-            title=f"Measured: {run.setting}",
-            sentences=tuple(
-                f"{name}: {failure(r)}." for name, r in both.items() if not r.ok
-            ),
-            table=runs_table([(name, r) for name, r in both.items() if r.ok]),
-        )
+def source_row(file: str, created: str, command: Sequence[str]) -> tuple[str, str, str]:
+    return file, created[:10], shlex.join(command)

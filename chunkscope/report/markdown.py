@@ -1,54 +1,81 @@
-"""Sections as Markdown: for pull requests, job summaries and wikis."""
+"""Blocks as Markdown: for pull requests, job summaries and wikis."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from chunkscope.console import printable
-from chunkscope.report.section import Section, Table, sections
+from chunkscope.report.blocks import (
+    Block,
+    Details,
+    Facts,
+    Flags,
+    Heading,
+    Headline,
+    Notes,
+    Table,
+    Text,
+    filled,
+)
 
 MARKUP = "\\`*_{}[]<>|#~@&!"
 
 
-def markdown(artefact: object) -> str:
-    """All sections; details are folded where the reader supports it (GitHub, GitLab)."""
-    blocks, is_open = [], False
-    for section in (s for s in sections(artefact) if s.sentences or s.table or s.notes):
-        goes_on = is_open and section.details and not section.title
-        blocks += ["</details>"] if is_open and not goes_on else []
-        if section.details and not goes_on:
-            blocks.append(
-                f"<details><summary>{text(section.title or 'More')}</summary>"
-            )
-        is_open = section.details
-        blocks += _blocks(section)
-    return "\n\n".join([*blocks, "</details>"] if is_open else blocks) + "\n"
+def markdown(blocks: Sequence[Block]) -> str:
+    """All blocks; details are folded where the reader supports it (GitHub, GitLab)."""
+    return "\n\n".join(_paragraphs(filled(blocks))) + "\n"
 
 
-def _blocks(section: Section) -> Iterator[str]:
-    if section.title and not section.details:
-        yield f"## {text(section.title)}"
-    yield from map(text, section.sentences)
-    if section.table is not None:
-        yield table(section.table)
-    if section.notes:
-        yield "\n".join(f"- {text(note)}" for note in section.notes)
+def _paragraphs(blocks: Sequence[Block]) -> Iterator[str]:
+    for block in blocks:
+        match block:
+            case Headline():
+                yield f"**{text(block.text)}**"
+            case Heading():
+                yield f"## {text(block.text)}"
+            case Text():
+                yield text(block.text)
+            case Flags():
+                yield f"    {printable(block.text)}"  # code: nothing in it is markup
+            case Table():
+                yield table(block)
+            case Facts():
+                yield "\n".join(_fact_lines(block))
+            case Notes():
+                yield "\n".join(f"- {text(note)}" for note in block.notes)
+            case Details():
+                yield f"<details><summary>{text(block.title)}</summary>"
+                yield from _paragraphs(block.blocks)
+                yield "</details>"
 
 
-def table(shown: Table) -> str:
-    rule = [
-        "---:" if shown.is_right(at) else "---" for at in range(len(shown.headings))
-    ]
-    head, *rows = (
-        [text(str(cell)) for cell in row] for row in (shown.headings, *shown.rows)
-    )
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+def _fact_lines(facts: Facts) -> Iterator[str]:
+    for fact in facts.facts:
+        yield f"- {text(fact.label)}: **{text(fact.value)}** {text(fact.remark)}"
+
+
+def table(block: Table) -> str:
+    """A table in GitHub's form."""
+    rules = []
+    for place in range(len(block.headings)):
+        rules.append("---" if place in block.words else "---:")
+    lines = [_row(text(heading) for heading in block.headings), _row(rules)]
+    for row in block.rows:
+        lines.append(_row(text(cell.text) for cell in row))
+    return "\n".join(lines)
+
+
+def _row(cells: Iterator[str] | list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def text(words: str) -> str:
-    """Text from users must not end its cell or line, become markup, or call anybody's name.
+    """Text that ends no cell or line, is no markup and calls nobody's name.
 
     >>> text("a|b @team")
     'a\\\\|b \\\\@team'
     """
-    return "".join(
-        f"\\{c}" if c in MARKUP else c for c in printable(" ".join(words.split()))
-    )
+    letters = []
+    for letter in printable(" ".join(words.split())):
+        if letter in MARKUP:
+            letters.append("\\")
+        letters.append(letter)
+    return "".join(letters)

@@ -1,4 +1,4 @@
-"""What prompts share: how much of it a prefix cache serves, and what would make that more."""
+"""What prompts share: how much a prefix cache serves of it, and what would help."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from typing import Any
 
 from chunkscope.artefacts.artefact import Shown, plain
 from chunkscope.artefacts.files import Name
-from chunkscope.artefacts.numbers import share
+from chunkscope.artefacts.numbers import plural, share
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.planning.plan import Saving
-from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
-from chunkscope.report.profile import shortened
-from chunkscope.report.section import Section, Table, table_of
-from chunkscope.report.words import data, named, plan
+from chunkscope.prefixes.reuse import NearMiss, PrefixReuse, reuse_together
+from chunkscope.report.blocks import Block, Headline, Notes, Table, Text, table
+from chunkscope.report.profile import shared, shortened
+from chunkscope.report.wording import named
+
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -25,21 +26,24 @@ class PrefixSummary(Shown):
     overall: PrefixReuse
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "datasets": [
-                {"name": dataset.name, "path": dataset.path, **_figures(reuse)}
-                for dataset, reuse in self.measured
-            ],
-            "together": _figures(self.overall),
-        }
+        datasets = []
+        for dataset, reuse in self.measured:
+            about = {"name": dataset.name, "path": dataset.path}
+            datasets.append({**about, **_figures(reuse)})
+        return {"datasets": datasets, "together": _figures(self.overall)}
+
+
+def _figures(reuse: PrefixReuse) -> dict[str, Any]:
+    return {"hit_rate": reuse.hit_rate, **plain(reuse)}
 
 
 def prefixes(profile: Profile | Name = Profile.default_path) -> PrefixSummary:
     """How much of the prompts vLLM's prefix cache would serve."""
     profile = Profile.load(profile)
-    measured = [
-        (dataset, dataset.prefixes) for dataset in profile.datasets if dataset.prefixes
-    ]
+    measured = []
+    for dataset in profile.datasets:
+        if dataset.prefixes is not None:
+            measured.append((dataset, dataset.prefixes))
     if not measured:
         raise InputError(
             "what prompts share was not measured for this profile",
@@ -49,42 +53,53 @@ def prefixes(profile: Profile | Name = Profile.default_path) -> PrefixSummary:
     return PrefixSummary(profile=profile, measured=measured, overall=overall)
 
 
-def _figures(reuse: PrefixReuse) -> dict[str, Any]:
-    return {"hit_rate": reuse.hit_rate, **plain(reuse)}
+# -- blocks ----------------------------------------------------------------------------
 
 
-# -- sections ------------------------------------------------------------------------------------
-
-
-def sections(summary: PrefixSummary) -> list[Section]:
-    overall = data.shared(summary.overall)
-    names = [
-        dataset.name for dataset in summary.profile.datasets if not dataset.prefixes
+def prefix_blocks(summary: PrefixSummary) -> list[Block]:
+    blocks: list[Block] = [
+        Headline(shared(summary.overall)),
+        reuse_table(summary),
     ]
-    left = (f"not measured: {named(names, 5)}",) if names else ()
-    return [
-        Section(sentences=(overall,), table=_shared_table(summary), notes=left),
-        Section(sentences=tuple(map(plan.saving, _advice(summary)))),
-    ]
+    blocks += [Text(advice) for advice in advices(summary)]
+    missing = []
+    for dataset in summary.profile.datasets:
+        if dataset.prefixes is None:
+            missing.append(dataset.name)
+    if missing:
+        blocks.append(Notes((f"Not measured: {named(missing, MOST_NAMED)}.",)))
+    return blocks
 
 
-def _advice(summary: PrefixSummary) -> Iterator[Saving]:
+def reuse_table(summary: PrefixSummary) -> Table:
+    rows = []
+    for group in shortened([dataset for dataset, _ in summary.measured]):
+        members = [dataset.prefixes for dataset in group.datasets if dataset.prefixes]
+        reuse = reuse_together(members)
+        rows.append(
+            (
+                group.name,
+                reuse.prompts,
+                reuse.tokens,
+                reuse.common_tokens,
+                share(reuse.hit_rate),
+            )
+        )
+    strong = [len(rows) - 1] if len(rows) > 1 else []
+    headings = ("dataset", "prompts", "tokens", "common start", "cached")
+    return table(headings, rows, strong=strong)
+
+
+def advices(summary: PrefixSummary) -> Iterator[str]:
     """What would raise the hit rate: another template."""
     for dataset, reuse in summary.measured:
         for near in reuse.near_misses:
-            values: dict[str, Any] = {"text": near.text, "other": near.other_text}
-            values |= {"dataset": dataset.name, "prompts": near.prompts}
-            yield Saving(
-                tokens=near.lost_tokens, code="early_difference", values=values
-            )
+            yield early_difference(dataset.name, near)
 
 
-def _shared_table(summary: PrefixSummary) -> Table | None:
-    rows = []
-    for name, members in shortened([dataset for dataset, _ in summary.measured]):
-        each = [dataset.prefixes for dataset in members if dataset.prefixes]
-        reuse = reuse_together(each)
-        counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
-        rows.append((name, *counts, share(reuse.hit_rate)))
-    heads = ("dataset", "prompts", "tokens", "common start", "cached")
-    return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])
+def early_difference(name: str, near: NearMiss) -> str:
+    return (
+        f"{name}: about {plural(near.prompts, 'prompt')} are the same except near the "
+        f'start ("{near.text}", "{near.other_text}"). Moving that part to the end '
+        f"would save about {plural(near.lost_tokens, 'prompt token')}."
+    )

@@ -1,57 +1,116 @@
-"""Sections on a terminal: wrapped sentences, aligned figures. Reads well without colour."""
+"""Blocks on a terminal: wrapped sentences, aligned figures; readable without colour."""
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table as Grid
-from rich.text import Text
+from rich.text import Text as Styled
 
+from chunkscope.artefacts.numbers import share
 from chunkscope.console import NO_BREAK, printable
-from chunkscope.report.section import Section, Table, sections
+from chunkscope.report.blocks import (
+    Block,
+    Details,
+    Facts,
+    Flags,
+    Heading,
+    Headline,
+    Look,
+    Notes,
+    Table,
+    Text,
+    filled,
+)
+from chunkscope.report.charts import Chart, Histogram
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-GAP = 2
-_LOOKS = {"good": "green", "worse": "red", "bad": "bold red", "none": "dim"}
+GAP = 2  # blanks between two columns
+WRAPPED = 20  # letters that a column of words keeps, however narrow the terminal
+SHORT = 16  # letters of a cell that is not wrapped
+BAR = 40  # blocks of the longest bar of a histogram
+STYLES = {
+    Look.PLAIN: "",
+    Look.GOOD: "green",
+    Look.WORSE: "red",
+    Look.BAD: "bold red",
+    Look.UNKNOWN: "dim",
+}
 
 
-def show(artefact: object, console: "Console", *, details: bool = False) -> None:
+def show(blocks: Sequence[Block], console: "Console", *, details: bool = False) -> None:
     """The short answer, or all of it."""
-    all_sections = [s for s in sections(artefact) if s.sentences or s.table or s.notes]
-    draw(
-        [section for section in all_sections if details or not section.details], console
-    )
-    if not details and any(section.details for section in all_sections):
-        console.print(Text("\nMore: --details"))
+    shown = filled(blocks)
+    has_more = any(isinstance(block, Details) for block in shown)
+    if details:
+        shown = list(_unfolded(shown))
+    draw(shown, console)
+    if has_more and not details:
+        console.print(Styled("\nMore: --details"))
 
 
-def draw(shown: Sequence[Section], console: "Console") -> None:
-    for place, section in enumerate(shown):
-        if place:
+def draw(blocks: Sequence[Block], console: "Console") -> None:
+    """Blocks one below the other, without those that a terminal cannot show."""
+    before: Block | None = None
+    for block in blocks:
+        if isinstance(block, Details):
+            continue
+        if isinstance(block, Chart) and not isinstance(block, Histogram):
+            continue
+        if before is not None and not _belong_together(before, block):
             console.print()
-        if section.title:
-            console.print(clean(section.title, "bold"))
-        for number, sentence in enumerate(section.sentences):
-            is_answer = not (place or number or section.title)
-            console.print(clean(unbroken(sentence), "bold" if is_answer else ""))
-        if section.table is not None:
-            if section.sentences:
-                console.print()
-            for grid in grids(section.table, console.width):
+        _draw(block, console)
+        before = block
+
+
+def _unfolded(blocks: Sequence[Block]) -> Iterator[Block]:
+    for block in blocks:
+        if isinstance(block, Details):
+            yield Heading(block.title)
+            yield from _unfolded(block.blocks)
+        else:
+            yield block
+
+
+def _belong_together(above: Block, below: Block) -> bool:
+    """No blank line parts a heading from what follows it, nor text from text."""
+    if isinstance(above, Heading):
+        return True
+    is_text_below = isinstance(below, Text | Flags | Notes)
+    return isinstance(above, Headline | Text | Flags) and is_text_below
+
+
+def _draw(block: Block, console: "Console") -> None:
+    match block:
+        case Headline() | Heading():
+            console.print(clean(unbroken(block.text), "bold"))
+        case Text():
+            console.print(clean(unbroken(block.text)))
+        case Flags():
+            console.print(clean(f"Flags: {block.text}"))
+        case Notes():
+            notes = "\n".join(f"note: {note}" for note in block.notes)
+            console.print(clean(unbroken(notes)))
+        case Facts():
+            console.print(_fact_grid(block))
+        case Table():
+            for grid in grids(block, console.width):
                 console.print(grid)
-        if section.notes and section.table is not None:
-            console.print()
-        for note in section.notes:
-            console.print(clean(unbroken(f"note: {note}")))
+        case Histogram():
+            console.print(clean(block.title, "bold"))
+            console.print(Styled("\n".join(histogram_lines(block))))
 
 
-def clean(text: str, style: str = "") -> Text:
-    """Text without control characters: a terminal must not obey names and data of users."""
-    return Text(
-        "\n".join(map(printable, text.split("\n"))), style=style, overflow="fold"
-    )
+def clean(text: str, style: str = "") -> Styled:
+    """Text without control characters: names and data give a terminal no orders."""
+    lines = [printable(line) for line in text.split("\n")]
+    return Styled("\n".join(lines), style=style, overflow="fold")
+
+
+# A blank between a number and its unit: "1.04 s".
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|m?s|min|h|GiB|KiB)(?!\w))")
 
 
 def unbroken(text: str) -> str:
@@ -60,46 +119,99 @@ def unbroken(text: str) -> str:
     >>> unbroken("takes 1.04 s (-67 %)").split()
     ['takes', '1.04\\ue000s', '(-67\\ue000%)']
     """
-    return re.sub(r"(?<=\d) (?=(?:%|m?s|min|h|GiB|KiB)(?!\w))", NO_BREAK, text)
+    return _UNIT.sub(NO_BREAK, text)
+
+
+# -- tables ----------------------------------------------------------------------------
 
 
 def grids(table: Table, width: int) -> Iterator[Grid]:
-    """The table, in parts where its columns do not fit; each part begins with the first column."""
-    sizes = []
-    for at, heading in enumerate(table.headings):
-        size = max(map(len, (heading, *(str(row[at]) for row in table.rows)))) + GAP
-        # Words can be wrapped, but not to a letter a line.
-        sizes.append(size if table.is_right(at) else min(size, 22))
+    """The table in parts that fit the width; each begins with the first column."""
+    sizes = [_column_width(table, place) for place in range(len(table.headings))]
     part = [0]
-    for at in range(1, len(sizes)):
-        too_wide = sum(sizes[one] for one in (*part, at)) - GAP > width
-        if too_wide and len(part) > 1 and table.has_headings:
+    used = sizes[0]
+    for place in range(1, len(sizes)):
+        if len(part) > 1 and used + sizes[place] - GAP > width:
             yield _grid(table, part)
             part = [0]
-        part.append(at)
+            used = sizes[0]
+        part.append(place)
+        used += sizes[place]
     yield _grid(table, part)
 
 
-def _grid(table: Table, shown: Sequence[int]) -> Grid:
+def _column_width(table: Table, place: int) -> int:
+    """What a column takes at least, with the gap after it: words can be wrapped."""
+    longest = len(table.headings[place])
+    for row in table.rows:
+        longest = max(longest, len(row[place].text))
+    if place in table.words:
+        longest = min(longest, WRAPPED)
+    return longest + GAP
+
+
+def _grid(table: Table, places: Sequence[int]) -> Grid:
     """Figures keep their line, words are wrapped."""
-    heads = {"show_header": table.has_headings, "header_style": "bold"}
-    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), **heads)  # type: ignore[arg-type]
-    for at in shown:
-        right = table.is_right(at)
-        is_short = all(len(str(row[at])) < 16 for row in table.rows)
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for place in places:
+        is_words = place in table.words
+        is_short = all(len(row[place].text) < SHORT for row in table.rows)
         grid.add_column(
-            clean(table.headings[at]),
-            justify="right" if right else "left",
-            no_wrap=right or is_short or not (at or table.has_headings),
+            clean(table.headings[place]),
+            justify="left" if is_words else "right",
+            no_wrap=is_short or not is_words,
             overflow="fold",
         )
-    for place, row in enumerate(table.rows):
-        looks = [_LOOKS.get(getattr(row[at], "look", ""), "") for at in shown]
+    for number, row in enumerate(table.rows):
+        cells = []
+        for place in places:
+            text = unbroken(row[place].text)
+            cells.append(clean(text, STYLES[row[place].look]))
+        grid.add_row(*cells, style="bold" if number in table.strong else None)
+    return grid
+
+
+def _fact_grid(facts: Facts) -> Grid:
+    """Labels, values and remarks below each other, without headings."""
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=False)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for fact in facts.facts:
         grid.add_row(
-            *(
-                clean(unbroken(str(row[at])), look)
-                for at, look in zip(shown, looks, strict=True)
-            ),
-            style="bold" if place in table.strong else None,
+            clean(fact.label),
+            clean(unbroken(fact.value)),
+            clean(unbroken(fact.remark)),
         )
     return grid
+
+
+# -- the histogram ---------------------------------------------------------------------
+
+
+def histogram_lines(histogram: Histogram) -> Iterator[str]:
+    """A line for each bin: its lengths, a bar, how many prompts and which share."""
+    most = max(bin_.count for bin_ in histogram.bins)
+    total = sum(bin_.count for bin_ in histogram.bins)
+    spans = [f"{bin_.low:,} to {bin_.high - 1:,}" for bin_ in histogram.bins]
+    counts = [f"{bin_.count:,}" for bin_ in histogram.bins]
+    span_width = max(len(span) for span in spans)
+    count_width = max(len(count) for count in counts)
+    for bin_, span, count in zip(histogram.bins, spans, counts, strict=True):
+        bar = letter_bar(bin_.count / most)
+        part = share(bin_.count / total)
+        yield (f"{span:>{span_width}}  {bar:<{BAR}}  {count:>{count_width}}  {part:>6}")
+
+
+def letter_bar(part: float) -> str:
+    """A bar in eighths of a letter; a little is never drawn as nothing.
+
+    >>> letter_bar(0.25), letter_bar(0.0001), letter_bar(0.0)
+    ('██████████', '▏', '')
+    """
+    eighths = round(part * BAR * 8)
+    if part > 0:
+        eighths = max(eighths, 1)
+    whole, rest = divmod(eighths, 8)
+    last = " ▏▎▍▌▋▊▉"[rest]
+    return ("█" * whole + last).rstrip()

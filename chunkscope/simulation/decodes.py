@@ -88,6 +88,40 @@ class Decodes:
         if self._steps_to_end == 0:
             self._end_some(step)
 
+    def uneventful_steps(self, free_blocks: int) -> int:
+        """Steps in which each gets its next token and nothing else happens: none ends,
+        and blocks suffice. Where blocks leave windows, none."""
+        count = len(self.requests)
+        if not count or self._groups.window:
+            return 0
+        # In as many steps as a block has tokens each of them begins one.
+        rounds, rest = divmod(free_blocks // self._groups.per_row, count)
+        steps = rounds * self._groups.block_size
+        for step in range(self._steps, self._steps + self._groups.block_size):
+            rest -= self._beginning[step % self._groups.block_size]
+            if rest < 0:
+                break
+            steps += 1
+        return min(self._steps_to_end - 1, steps)
+
+    def take_steps(self, steps: int) -> int:
+        """So many of these; the blocks that they begin."""
+        count = len(self.requests)
+        rounds, rest = divmod(steps, self._groups.block_size)
+        blocks = rounds * count
+        for step in range(self._steps, self._steps + rest):
+            blocks += self._beginning[step % self._groups.block_size]
+        self._computed[:count] += steps
+        self._steps += steps
+        self._context += steps * count
+        self._steps_to_end -= steps
+        return blocks * self._groups.per_row
+
+    @property
+    def context(self) -> int:
+        """What all of them have computed."""
+        return self._context
+
     def _contexts(self, count: int) -> float:
         """What all look back on, each at itself, too."""
         window = self._window.tokens

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf, log2
 
 from chunkscope.hardware.step_time import StepModel
-from chunkscope.simulation.result import SimulatedRun, SustainedRate
+from chunkscope.simulation.result import Judged, SimulatedRun, SustainedRate
 from chunkscope.simulation.run import simulate
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
@@ -41,8 +41,9 @@ def highest_rate(  # noqa: PLR0913  (all by name)
 
     def run_of(part: Workload) -> SimulatedRun:
         tick()
+        judged = Judged(limits=limits)
         return simulate(
-            part, settings, engine, step_model, limits=limits, kv_pool=kv_pool
+            part, settings, engine, step_model, judged=judged, kv_pool=kv_pool
         )
 
     alone = run_of(one_by_one(workload))

@@ -8,20 +8,23 @@ first.
 
 from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
-from math import inf
 from typing import NamedTuple
+
+import numpy as np
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.step_time import AttentionWindow, StepModel
 from chunkscope.prefixes.sharing import Path, PathPart, block_paths, read_together
+from chunkscope.simulation.client import Client, Router, sent_parts
 from chunkscope.simulation.kv_cache import GroupBlocks
 from chunkscope.simulation.policies import adapted_chunk
 from chunkscope.simulation.requests import NO_END, RequestState, Step
 from chunkscope.simulation.result import (
+    UNJUDGED,
     Gaps,
+    Judged,
     PromptChunk,
     ReplicaRun,
     SimulatedRun,
@@ -29,12 +32,13 @@ from chunkscope.simulation.result import (
     simulated_run,
 )
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes
+
+FEWEST_SKIPPED = 4  # steps that are taken at once: fewer are as fast one by one
 
 
 class StepSeconds(NamedTuple):
@@ -55,7 +59,7 @@ def simulate(  # noqa: PLR0913  (all by name)
     engine: Engine,
     step_times: StepModel | StepTimes | None = None,
     *,
-    limits: Slo = (),
+    judged: Judged = UNJUDGED,
     policy: ChunkPolicy = ChunkPolicy.VLLM,
     timeline: int = 0,
     kv_pool: KvPool | None = None,
@@ -65,8 +69,7 @@ def simulate(  # noqa: PLR0913  (all by name)
 
     `step_times` None: the roofline's for this model and GPU. `kv_pool` None: the memory
     that is left. `async_scheduling` None: as this version of vLLM does it. The first
-    `timeline` steps are kept to be shown. Of several replicas in data parallel each
-    gets every n-th session.
+    `timeline` steps are kept to be shown.
     """
     settings = engine.complete(settings)
     if settings.max_num_batched_tokens is None or settings.max_num_seqs is None:
@@ -84,28 +87,49 @@ def simulate(  # noqa: PLR0913  (all by name)
     check_sizes(settings, checks_threshold=rules.checks_threshold)
     check_requests(workload, settings, pool, rules)
     sessions = session_states(workload, pool.block_size)
-    concurrency = workload.samples_at_once or workload.concurrency or len(sessions)
-    count = min(settings.parallel.data, len(sessions), concurrency)
+    start_s = min(session.arrival_s for session in sessions)
+    client = Client(sent_parts(workload, sessions), start_s)
     replicas = []
-    for number in range(count):
-        own = sessions[number::count]
-        scheduler = Scheduler(
-            settings,
-            pool,
-            rules,
-            window=window,
-            policy=policy,
-        )
+    for number in range(min(settings.parallel.data, len(sessions))):
         replica = Replica(
-            scheduler,
-            Clock(step_times, start=sessions[0].arrival_s),
-            Arrivals(own, -(-(concurrency - number) // count)),
+            Scheduler(settings, pool, rules, window=window, policy=policy),
+            Clock(step_times, start=start_s),
+            client,
             timeline=timeline if number == 0 else 0,
         )
-        replicas.append(replica.run())
+        replicas.append(replica)
+    run_together(replicas, client, sticky=workload.sticky)
     return simulated_run(
-        workload, settings, pool, replicas, limits=limits, policy=policy
+        workload,
+        settings,
+        pool,
+        [replica.run() for replica in replicas],
+        part_ends_s=client.part_ends_s,
+        judged=judged,
+        policy=policy,
     )
+
+
+def run_together(
+    replicas: "Sequence[Replica]", client: Client, *, sticky: bool
+) -> None:
+    """Step by step until all is answered: the replica that is furthest behind is
+    next."""
+    router = Router(replicas, sticky=sticky)
+    while True:
+        behind: Replica | None = None
+        for replica in replicas:
+            if replica.is_busy and (behind is None or replica.now < behind.now):
+                behind = replica
+        if behind is None and not client:
+            return
+        now = behind.now if behind is not None else client.next_s
+        for request in client.due(now):
+            replicas[router.replica_for(request)].accept(request, now)
+        if behind is not None:
+            behind.take_step()
+            if len(replicas) == 1:
+                behind.skip_ahead(client.next_s)
 
 
 def usual_pool(settings: Settings, engine: Engine) -> KvPool:
@@ -145,6 +169,10 @@ class ModelTimes:
             if len(workload.likelihoods) < len(requests):
                 share = read_together(requests, workload.stretches)
         self._model = with_graphs(model.sharing(share), settings)
+
+    def decode_seconds(self, requests: int, contexts: np.ndarray) -> np.ndarray:
+        """What the GPU takes for steps with so many tokens, and these contexts."""
+        return self._model.decode_s(requests, contexts)
 
     def __call__(self, step: Step) -> StepSeconds:
         model = self._model
@@ -254,52 +282,6 @@ def path_with_own(path: Path, own: int, blocks: int) -> Path:
     return (*parts, PathPart(own, start, NO_END))
 
 
-class Arrivals:
-    """Sessions still to come, in their order, and turns whose users think.
-
-    With a `concurrency`, as clients of harnesses have one, a session is sent when
-    another ends: a closed loop. Its time counts from there.
-    """
-
-    def __init__(self, sessions: Sequence[RequestState], concurrency: int) -> None:
-        self._coming = deque(sessions)
-        places = min(concurrency, len(sessions))
-        self._free_since_s = deque([sessions[0].arrival_s] * places)
-        self._thinking: list[tuple[float, int, RequestState]] = []  # a heap, by time
-
-    def __bool__(self) -> bool:
-        return bool(self._coming or self._thinking)
-
-    @property
-    def next_s(self) -> float:
-        """When the next is sent: never, as far as is known, while all are under way."""
-        next_s = inf
-        if self._coming and self._free_since_s:
-            next_s = self._coming[0].arrival_s
-        if self._thinking:
-            next_s = min(next_s, self._thinking[0][0])
-        return next_s
-
-    def due(self, now: float) -> Iterator[RequestState]:
-        """Requests that are sent by now."""
-        while self.next_s <= now:
-            if self._thinking and self._thinking[0][0] == self.next_s:
-                _, _, request = heappop(self._thinking)
-            else:
-                request = self._coming.popleft()
-                free_s = self._free_since_s.popleft()
-                request.arrival_s = max(request.arrival_s, free_s)
-            yield request
-
-    def ended(self, request: RequestState, now: float) -> None:
-        following = request.next_turn
-        if following is None:
-            self._free_since_s.append(now)
-        else:
-            following.arrival_s = now + following.think_s
-            heappush(self._thinking, (following.arrival_s, following.id, following))
-
-
 # -- the run -------------------------------------------------------------------
 
 
@@ -319,6 +301,13 @@ class Clock:
         self._step_times = step_times
         self.launched: deque[Launched] = deque()
 
+    def decode_seconds(self, requests: int, contexts: np.ndarray) -> np.ndarray | None:
+        """What the GPU takes for steps that only decode; None where only single steps
+        have a time."""
+        if not isinstance(self._step_times, ModelTimes):
+            return None
+        return self._step_times.decode_seconds(requests, contexts)
+
     def launch(self, step: Step) -> None:
         """Kernel by kernel, the GPU cannot be done before the last is launched."""
         seconds = self._step_times(step)
@@ -330,6 +319,39 @@ class Clock:
         self.launched.append(Launched(step, launched, self._gpu_free, seconds.hand_out))
         self.tokens += step.total_num_scheduled_tokens
         self.gpu_s += seconds.gpu
+
+    def skip(self, step: Step, gpu_s: np.ndarray, until_s: float) -> int:
+        """Launch as many steps like this one as end before a time, and finish all but
+        the last: if the GPU is busy all the time, its times add up.
+
+        `gpu_s` are theirs, in order. How many were launched.
+        """
+        if len(self.launched) != 1:
+            return 0
+        before = self.launched[0]
+        host = self._step_times(step)
+        host_s = host.prepare + host.launch
+        if (
+            gpu_s.min() < host_s + host.hand_out
+            or before.computed_s < self.now + host_s
+        ):
+            return 0  # the GPU waits for the host
+        computed_s = np.cumsum(np.concatenate([[before.computed_s], gpu_s]))
+        ends_s = computed_s + host.hand_out
+        steps = int(np.searchsorted(ends_s, until_s)) - 1
+        if steps < FEWEST_SKIPPED:
+            return 0
+        self.finish()
+        ends = ends_s[1:steps].tolist()
+        self.gaps.seconds += np.diff(ends_s[:steps]).tolist()
+        self.gaps.counts += [step.decoding_on] * (steps - 1)
+        self.ends += ends
+        self.now = self.ends[-1]
+        self._gpu_free = float(computed_s[steps])
+        self.launched.append(Launched(step, self.now, self._gpu_free, host.hand_out))
+        self.gpu_s = float(np.cumsum(np.concatenate([[self.gpu_s], gpu_s[:steps]]))[-1])
+        self.tokens += steps * step.decode_requests
+        return steps
 
     def finish(self) -> tuple[Step, float]:
         """The tokens that a step gives are there at its end; how long it took."""
@@ -358,9 +380,10 @@ class Replica:
     """One scheduler with its clock: the only one, or one of several."""
 
     def __init__(
-        self, scheduler: Scheduler, clock: Clock, arrivals: Arrivals, *, timeline: int
+        self, scheduler: Scheduler, clock: Clock, client: Client, *, timeline: int
     ) -> None:
-        self._scheduler, self._clock, self._arrivals = scheduler, clock, arrivals
+        self._scheduler, self._clock, self._client = scheduler, clock, client
+        self._start_s = clock.now
         self._timeline: list[TimelineStep] = []
         self._timeline_steps = timeline
         self._requests: list[RequestState] = []
@@ -369,17 +392,34 @@ class Replica:
         # there.
         self._lag = 1 if scheduler.rules.async_scheduling else 0
 
+    @property
+    def now(self) -> float:
+        return self._clock.now
+
+    @property
+    def waiting(self) -> int:
+        return len(self._scheduler.waiting)
+
+    @property
+    def running(self) -> int:
+        return len(self._scheduler.running)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._clock.launched or self.running or self.waiting)
+
+    def accept(self, request: RequestState, now: float) -> None:
+        """A request has come; an idle replica was waiting for it."""
+        self._clock.now = max(self._clock.now, now)
+        self._scheduler.waiting.append(request)
+        self._requests.append(request)
+
     def run(self) -> ReplicaRun:
-        scheduler, clock, arrivals = self._scheduler, self._clock, self._arrivals
-        start = clock.now
-        while clock.launched or scheduler.running or scheduler.waiting or arrivals:
-            for request in arrivals.due(clock.now):
-                scheduler.waiting.append(request)
-                self._requests.append(request)
-            self._take_step()
+        """All that happened."""
+        clock = self._clock
         return ReplicaRun(
             requests=self._requests,
-            start_s=start,
+            start_s=self._start_s,
             ends_s=clock.ends,
             gaps=clock.gaps,
             gpu_s=clock.gpu_s,
@@ -389,7 +429,28 @@ class Replica:
             timeline=self._timeline,
         )
 
-    def _take_step(self) -> None:
+    def skip_ahead(self, until_s: float) -> None:
+        """Take the steps in which nothing happens but the next token of each request,
+        all at once, up to when something is sent."""
+        scheduler = self._scheduler
+        steps = scheduler.uneventful_steps()
+        if steps < FEWEST_SKIPPED or self._lag == 0 or self._timeline_steps:
+            return
+        if scheduler.policy is not ChunkPolicy.VLLM:
+            return
+        decodes = scheduler.decodes
+        count = len(decodes)
+        contexts = decodes.context + count * np.arange(1, steps + 1)
+        gpu_s = self._clock.decode_seconds(count, contexts)
+        if gpu_s is None:
+            return
+        step = Step(scheduler.num_steps)
+        step.decode_requests = step.decoding_on = count
+        taken = self._clock.skip(step, gpu_s, until_s)
+        if taken:
+            scheduler.skip_steps(taken)
+
+    def take_step(self) -> None:
         scheduler, clock = self._scheduler, self._clock
         step = scheduler.schedule()
         self._preemptions += len(step.preempted)
@@ -399,9 +460,7 @@ class Replica:
             if step.number < self._timeline_steps:
                 self._timeline.append(timeline_step(step, len(scheduler.waiting)))
         elif not clock.launched and not step.preempted:
-            if not self._arrivals:
-                raise AssertionError("nothing can be scheduled, and nothing is to come")
-            clock.now = self._arrivals.next_s
+            raise AssertionError("nothing can be scheduled, and something waits")
         lag = self._lag if step else 0
         while len(clock.launched) > lag:
             self._finish()
@@ -417,7 +476,7 @@ class Replica:
         if step.ended:
             scheduler.update_from_output(step)
             for request in step.ended:
-                self._arrivals.ended(request, self._clock.now)
+                self._client.ended(request, self._clock.now)
 
 
 def timeline_step(step: Step, waiting: int) -> TimelineStep:

@@ -48,6 +48,7 @@ class Scheduler:
         self.num_steps = 0
         self._window = window
         self._num_admissions = 0
+        self._head_lacks_blocks = False  # of who waits, as the last step saw it
         self._threshold = settings.long_prefill_token_threshold or 0
         self._threshold_in_step = self._threshold
 
@@ -62,10 +63,28 @@ class Scheduler:
             token_budget = self._schedule_together(step, tokens)
         else:
             token_budget = self._schedule_in_turn(step)
+        self._head_lacks_blocks = False
         if not step.preempted:
             self._schedule_waiting(step, token_budget)
         self._update_after_schedule(step)
         return step
+
+    def uneventful_steps(self) -> int:
+        """How many steps from now on give each running request its next token, and do
+        nothing else. Who waits now, waits on: blocks become no more."""
+        if self.in_turn or len(self.running) != len(self.decodes):
+            return 0
+        is_full = len(self.running) >= self.settings.most_running
+        if self.waiting and not is_full and not self._head_lacks_blocks:
+            return 0
+        if len(self.decodes) > self.settings.step_tokens:
+            return 0
+        return self.decodes.uneventful_steps(self.kv_cache.num_free)
+
+    def skip_steps(self, steps: int) -> None:
+        """Take so many of them at once."""
+        self.kv_cache.get_new_blocks(self.decodes.take_steps(steps))
+        self.num_steps += steps
 
     # -- running requests
 
@@ -197,6 +216,7 @@ class Scheduler:
                 break
             num_new_tokens = min(num_new_tokens, token_budget)
             if not self.kv_cache.allocate_slots(request, num_new_tokens, hit):
+                self._head_lacks_blocks = True
                 break
             self.waiting.popleft()
             self.running[request] = self.in_turn[request] = None
@@ -270,6 +290,7 @@ class Scheduler:
         blocks."""
         for request in sorted(step.ended, key=lambda one: one.admission):
             if request in self.running:
+                self._head_lacks_blocks = False
                 del self.running[request]
                 tokens = request.num_computed_tokens
                 comes_again = request.next_turn is not None

@@ -58,6 +58,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """The next sessions of a workload, sent when those before them have ended: a
+    dataset, as harnesses run one task after the other."""
+
+    name: str
+    sessions: int
+    samples_at_once: int | None = None  # sessions under way at a time; None: all
+    concurrency: int | None = None  # requests under way at a time; None: all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What is sent, in the order of arrival. Prompts over `long_over` tokens count as
     long.
@@ -78,6 +89,9 @@ class Workload:
     order: SendOrder | None = None  # None where nobody wrote it down
     samples_at_once: int | None = None  # sessions under way at a time; None: all
     concurrency: int | None = None  # requests under way at a time; None: all
+    phases: tuple[Phase, ...] = ()  # one after the other; none: all together
+    sticky: bool = False  # with several replicas, a session stays on one of them
+    outgrown: int = 0  # sessions that a refused turn ends
     scored: Numbers = NO_NUMBERS  # places of requests that ask for likelihoods, if some
 
     @property
@@ -139,7 +153,12 @@ class Workload:
                         places.append(kept)
                     kept += 1
                 request += 1
-        return replace(self, sessions=self.sessions[::step], scored=Numbers(places))
+        return replace(
+            self,
+            sessions=self.sessions[::step],
+            scored=Numbers(places),
+            phases=(),
+        )
 
 
 def single(

@@ -40,6 +40,7 @@ class Source:
     group: str = ""
     format: str = ""
     file: Path | None = None
+    files: tuple[Path, ...] = ()  # of a dataset that has a file for each sample
     member: str | None = None
     bytes: int | None = None
     rendered: bool = False  # made for this run, by a harness's task

@@ -33,6 +33,7 @@ from chunkscope.sources.base import (
     without_secrets,
 )
 from chunkscope.sources.formats import ARCHIVE, FORMATS, LOGS, format_of_name
+from chunkscope.sources.gather import gathered
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.input import START_BYTES
 from chunkscope.sources.open import compression, looks_binary
@@ -79,6 +80,9 @@ def discover(
         search.argument(path)
     if not search.sources:
         raise nothing_found(paths, search)
+    result = gathered(search.sources)
+    search.sources = result.sources
+    search.skipped += result.skipped
     for skip in search.skipped[:MOST_SKIPPED]:
         tell(skip)
     unnamed = len(search.skipped) - MOST_SKIPPED
@@ -103,8 +107,7 @@ def nothing_found(paths: Sequence[str], search: "Search") -> InputError:
     return InputError(
         f"no datasets in {where}: {', '.join(parts) or 'no files'}",
         hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's "
-        "eval, also compressed or in a zip or tar; see input_format in "
-        "`chunkscope help config`",
+        "eval, also compressed or in a zip or tar; --input-format reads others",
     )
 
 

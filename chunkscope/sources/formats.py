@@ -65,6 +65,7 @@ class LogRules:
     an archive by its members: both are then of the format `name`. `skip_reason` says
     why a file of a folder is no data, given its path and first bytes. `task_name`
     matches a file's name (without suffix) that holds the name of a task, as `task`.
+    `is_sample` says that a file holds one sample: those of a folder are one dataset.
     """
 
     name: str = ""
@@ -72,6 +73,7 @@ class LogRules:
     claims_members: Callable[[Collection[str]], bool] | None = None
     skip_reason: Callable[[Path, bytes], str | None] | None = None
     task_name: re.Pattern[str] | None = None
+    is_sample: bool = False
 
 
 FORMATS: dict[str, Format] = {

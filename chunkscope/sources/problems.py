@@ -14,8 +14,7 @@ SENTENCES = {
     "not_json": "not valid JSON at column {column:,}: {why}",
     "not_json_at": "not valid JSON at line {line:,} column {column:,}: {why}",
     "nested_too_deeply": "nested too deeply",
-    "not_utf8": "byte {place:,} (0x{byte:02x}) is not UTF-8 (set its encoding in "
-    "chunkscope.toml)",
+    "not_utf8": "byte {place:,} (0x{byte:02x}) is not UTF-8 (--encoding sets another)",
     "open_quote": "a quote is opened here and never closed (truncated?)",
     "cells": "{cells:cell} instead of {width:,}",
     # Prompts.
@@ -58,12 +57,19 @@ SENTENCES = {
     "only_results": "{path} holds lm-eval's results, not what it sent",
     "no_samples": "{path} is an Inspect log without samples",
     # Sessions.
+    "no_usage": "no message has the server's counts (`usage`), and {harness} does not "
+    "log all that it sends",
+    "sum_of_calls": "step {step} has only the sum of {calls:,} requests",
     "session_twice": 'a session with the id "{id}" came before',
     "unequal_field": 'field "{field}" is {given:,}, and {earlier:,} in the sessions '
     "before it",
     "only_in_some": 'field "{field}" is missing, or should be missing everywhere: '
     "either all turns have it, or none",
     "not_seconds": 'field "{field}" is {given}, not a number of seconds',
+    "no_answer_text": "turns[{turn}].messages has to begin with the assistant's "
+    "message, as turns[{before}].output is only a number",
+    "answered_twice": 'field "{field}" is given, but the messages of the turn end with '
+    "its answer",
     "keeps_too_much": 'field "{field}" is {given:,}, but the prompt and the answer '
     "before it have {most:,} tokens",
     # Datasets.
@@ -109,12 +115,12 @@ HINTS = {
     "bomb": "it may be a decompression bomb: check where it comes from",
     "room": "set TMPDIR to a folder with more room",
     "too_long": "write its rows as JSON Lines (`jq -c '.[]'`), or set another "
-    "input_format",
+    "--input-format",
     "not_a_document": "is it cut off? Check it with `python -m json.tool`",
     "not_a_table": "is a quote opened there and never closed?",
     "lfs_pointer": "fetch the data with `git lfs pull`",
-    "other_data": "see input_format and encoding in `chunkscope help config`",
-    "unknown_data": "set input_format in chunkscope.toml (csv, text, ...), or give it "
+    "other_data": "see --input-format and --encoding",
+    "unknown_data": "set --input-format (csv, text, ...), or give it "
     "the suffix of its format; see `chunkscope help formats`",
     "no_field": "name another field; [datasets] in chunkscope.toml has fields of "
     "single datasets",

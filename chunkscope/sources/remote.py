@@ -126,7 +126,7 @@ def explained(shown: str, error: Exception) -> ChunkscopeError:
     if isinstance(error, ImportError):
         return MissingError(
             f"cannot read {shown}: {first_line(error)}",
-            hint="pip install 'chunkscope[remote]' brings the libraries for s3, gs, az",
+            hint="its library is missing: pip install s3fs, gcsfs or adlfs",
         )
     if shown.startswith("hf:"):
         why = first_line(error)

@@ -11,10 +11,10 @@ from chunkscope.hardware.step_time import READ_AGAIN
 from chunkscope.models.shape import ModelShape
 from chunkscope.prefixes.sharing import read_together
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.engine_run import EngineRecord
+from chunkscope.verification.engine_run import Burst, EngineRecord
+from chunkscope.verification.inside.chunkscope_sessions import SentTurn
 from chunkscope.verification.latencies import EngineSteps
 from chunkscope.verification.result import Run
-from chunkscope.verification.task import Burst, TaskRequest
 from chunkscope.vllm.enums import Task
 
 STEPS_PER_RUN = 3_000  # enough to fit a dozen numbers, and small enough to commit
@@ -34,10 +34,8 @@ def bursts_for(max_model_len: int, *, is_scored: bool = False) -> list[Burst]:
     bursts = []
     for tokens, count in COUNTS.items():
         prompt = max(1, min(tokens, longest - OUTPUT))
-        request = TaskRequest(
-            prompt_tokens=prompt, output_tokens=output, is_scored=is_scored
-        )
-        bursts.append(Burst(count=count, request=request))
+        turn = SentTurn(prompt, output, is_scored=is_scored)
+        bursts.append(Burst(count=count, turn=turn))
     return bursts
 
 

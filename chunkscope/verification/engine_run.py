@@ -11,21 +11,26 @@ from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
-from chunkscope.errors import InputError, MissingError
+from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.hardware.gpus import GIB, driver_version
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.latencies import (
+from chunkscope.verification.inside.chunkscope_sessions import (
     Answer,
+    SentSession,
+    SentTurn,
+)
+from chunkscope.verification.latencies import (
     EngineSteps,
     distribution_of,
     figures_of,
     median_of,
+    rows_of,
 )
 from chunkscope.verification.process import EngineProcess, engine_process
 from chunkscope.verification.result import Machine, Run, RunOutputs, WorkerMemory
 from chunkscope.verification.settings import SettingRow
-from chunkscope.verification.task import Burst, TaskRequest, requests_of, sharing_of
+from chunkscope.verification.task import sessions_of, sharing_of
 from chunkscope.verification.verdict import equal_share
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.log.facts import EngineFacts
@@ -42,6 +47,14 @@ MACHINE_FACTS = ("device", "gpu", "driver", "vllm", "torch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """So many requests of one kind, all at once."""
+
+    count: int
+    turn: SentTurn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineJob:
     """What every setting of one verification has in common."""
 
@@ -49,11 +62,12 @@ class EngineJob:
     engine: dict[str, Any]  # keywords of the engine besides the row's settings
     entry: Entry
     workload: Workload
-    warm_up: Sequence[TaskRequest]
+    warm_up: Sequence[SentSession]
     repeats: int
     timeout_s: float
+    time_limit_s: float | None = None  # of a repeat
     prompts: Sequence[Sequence[int]] | None = None  # token ids, where they are real
-    output_sample: Sequence[TaskRequest] = ()  # requests whose answers are compared
+    output_sample: Sequence[SentSession] = ()  # sessions whose answers are compared
     bursts: Sequence[Burst] = ()
     slo: Slo = ()
     machine: Machine | None = None  # where the rows before were measured
@@ -61,7 +75,11 @@ class EngineJob:
     def task(self, row: SettingRow) -> dict[str, Any]:
         """All that inside/chunkscope_engine.py is told, as JSON."""
         stretches, ends = sharing_of(self.workload)
-        requests = requests_of(self.workload)
+        client = {
+            "samples_at_once": self.workload.samples_at_once,
+            "concurrency": self.workload.concurrency,
+            "limit_s": self.time_limit_s,
+        }
         return {
             "engine": {**self.engine, **row.settings.given()},
             "entry": self.entry,
@@ -69,19 +87,20 @@ class EngineJob:
             "stretches": stretches,
             "ends": ends,
             "prompts": self.prompts,
-            "warm_up": [asdict(request) for request in self.warm_up],
-            "requests": [asdict(request) for request in requests],
+            "warm_up": [asdict(session) for session in self.warm_up],
+            "sessions": [asdict(session) for session in sessions_of(self.workload)],
             "repeats": self.repeats,
-            "concurrency": self.workload.concurrency,
-            "output_sample": [asdict(request) for request in self.output_sample],
+            "client": client,
+            "output_sample": [asdict(session) for session in self.output_sample],
             "bursts": [asdict(burst) for burst in self.bursts],
         }
 
     @property
     def sends_all_at_once(self) -> bool:
-        if self.workload.concurrency:
+        workload = self.workload
+        if workload.concurrency or workload.samples_at_once:
             return False
-        return not any(request.arrival_s for request in requests_of(self.workload))
+        return not any(session.arrival_s for session in workload.sessions)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,7 +116,7 @@ class EngineRecord:
     memory: list[dict[str, Any]] = field(default_factory=list)
     start_s: float | None = None
     repeats: list[Figures] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[list[Answer]] = field(default_factory=list)  # by repeat
     steps: list[EngineSteps] = field(default_factory=list)  # by repeat
     bursts: list[EngineSteps] = field(default_factory=list)
     outputs: list[list[list[int]]] = field(default_factory=list)  # and sent again
@@ -147,8 +166,14 @@ class EngineRecord:
     def _add_repeat(self, event: Mapping[str, Any], job: EngineJob) -> None:
         answers = [Answer(**answer) for answer in event["answers"]]
         steps = EngineSteps(**event["steps"])
-        self.repeats.append(figures_of(answers, job.workload, steps, job.slo))
-        self.answers += answers
+        if not answers:
+            raise UsageError(
+                f"no request ended within {job.time_limit_s:g} s",
+                hint="allow more with time_limit_s in chunkscope.toml ([verify])",
+            )
+        figures = figures_of(answers, job.workload.long_over, steps, job.slo)
+        self.repeats.append(figures)
+        self.answers.append(answers)
         self.steps.append(steps)
         self.memory = event["memory"]
         if job.sends_all_at_once and not event["held"]:
@@ -171,8 +196,6 @@ def measure(
 ) -> tuple[Run, EngineRecord]:
     """Run one engine to its end, or until it says nothing for too long."""
     record = EngineRecord()
-    if row.refused:
-        return _run(row, record, Status.REFUSED, row.refused), record
     with engine_process(job.python, job.task(row), log) as process:
         timed_out = _listen(process, record, job, log, listener)
         code = 0 if timed_out or record.measured else process.exit_code()
@@ -250,7 +273,7 @@ def check_machine(machine: Machine, earlier: Machine | None) -> None:
         if before is not None and today is not None and before != today:
             raise InputError(
                 f"cannot resume: earlier rows ran with {name} {before}, not {today}",
-                hint="continue on that machine, or name another file with --output",
+                hint="continue on that machine, or name another file with -o",
             )
 
 
@@ -316,6 +339,7 @@ def _run(
         repeats=tuple(record.repeats),
         figures=median_of(record.repeats),
         distribution=distribution_of(record.answers),
+        requests=tuple(rows_of(answers) for answers in record.answers),
         outputs=_outputs(record),
         log=record.log,
         notes=tuple(record.notes.values()),

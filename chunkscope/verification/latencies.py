@@ -1,47 +1,20 @@
 """Time stamps of a repeat -> latencies and throughput; repeats -> their median."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from statistics import median, median_low
 from typing import Any
 
+from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 from chunkscope.artefacts.figures import Figures, Latencies
 from chunkscope.lengths.histogram import Ranked
+from chunkscope.simulation.result import MICROSECONDS, RequestRows
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
-from chunkscope.simulation.workload import Workload
+from chunkscope.verification.inside.chunkscope_sessions import Answer
 from chunkscope.verification.result import Distribution
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One request as its sender saw it: tokens, at seconds since the repeat began."""
-
-    sent: float
-    times: Sequence[float]
-    counts: Sequence[int]
-    cached: int | None = None  # prompt tokens that came from the prefix cache
-    prompt_tokens: int | None = None  # as a server counts them, if it tells
-    is_counted: bool = True  # or each piece of a stream was taken for a token
-
-    @property
-    def seen(self) -> RequestTimes:
-        first = self.times[0] - self.sent
-        last = self.times[-1] - self.sent
-        return RequestTimes(first, last, self.tokens)
-
-    @property
-    def tokens(self) -> int:
-        return sum(self.counts)
-
-    @property
-    def gaps_s(self) -> list[float]:
-        """One per token after the first: tokens that came together share the wait."""
-        gaps = []
-        for number in range(1, len(self.times)):
-            count = self.counts[number]
-            gap = (self.times[number] - self.times[number - 1]) / count
-            gaps += [gap] * count
-        return gaps
+Repeats = Sequence[Sequence[Answer]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,35 +33,35 @@ class EngineSteps:
 
 def figures_of(
     answers: Sequence[Answer],
-    workload: Workload,
+    long_over: int,
     steps: EngineSteps | None = None,
     slo: Slo = (),
 ) -> Figures:
-    """What one repeat came to.
-
-    The answers are in the order of the workload's requests.
-    """
+    """What one repeat came to. Prompts over `long_over` tokens are long."""
     short: list[Answer] = []
     long: list[Answer] = []
-    for answer, request in zip(answers, workload.requests, strict=True):
-        is_long = request.prompt_tokens > workload.long_over
+    for answer in answers:
+        is_long = answer.prompt_tokens > long_over
         (long if is_long else short).append(answer)
     begin = min(answer.sent for answer in answers)
     end = max(answer.times[-1] for answer in answers)
     makespan = end - begin
+    input_tokens = sum(answer.prompt_tokens for answer in answers)
     latencies = latencies_of(answers)
     figures = Figures(
         makespan_s=makespan,
+        requests_per_s=len(answers) / makespan,
         ttft_s=latencies.ttft_s,
         itl_s=latencies.itl_s,
         e2e_s=latencies.e2e_s,
         short=latencies_of(short) if short else None,
         long=latencies_of(long) if long else None,
-        input_tokens_per_s=workload.input_tokens / makespan,
+        input_tokens_per_s=input_tokens / makespan,
         output_tokens_per_s=sum(answer.tokens for answer in answers) / makespan,
-        prefix_hit_rate=hit_rate(answers, workload),
+        prefix_hit_rate=hit_rate(answers),
     )
-    outcome = slo_result(slo, [answer.seen for answer in answers], gaps_of(answers))
+    seen = [RequestTimes(a.ttft_s, a.e2e_s, a.tokens) for a in answers]
+    outcome = slo_result(slo, seen, gaps_of(answers))
     if outcome is not None:
         goodput = outcome.good_requests / makespan
         figures = replace(figures, goodput_per_s=goodput, slo_use=outcome.use)
@@ -112,25 +85,21 @@ def with_steps(figures: Figures, steps: EngineSteps) -> Figures:
     )
 
 
-def hit_rate(answers: Sequence[Answer], workload: Workload) -> float | None:
+def hit_rate(answers: Sequence[Answer]) -> float | None:
     """The share of prompt tokens that were cached; None unless every answer tells."""
     cached = [answer.cached for answer in answers if answer.cached is not None]
     if len(cached) < len(answers):
         return None
-    return sum(cached) / workload.input_tokens
+    return sum(cached) / sum(answer.prompt_tokens for answer in answers)
 
 
 def latencies_of(answers: Sequence[Answer]) -> Latencies:
     gaps = gaps_of(answers)
     return Latencies(
-        ttft_s=first_tokens_of(answers).percentiles(),
+        ttft_s=Ranked(answer.ttft_s for answer in answers).percentiles(),
         itl_s=gaps.percentiles() if gaps.count else None,
-        e2e_s=Ranked(answer.seen.e2e_s for answer in answers).percentiles(),
+        e2e_s=Ranked(answer.e2e_s for answer in answers).percentiles(),
     )
-
-
-def first_tokens_of(answers: Sequence[Answer]) -> Ranked:
-    return Ranked(answer.seen.ttft_s for answer in answers)
 
 
 def gaps_of(answers: Sequence[Answer]) -> Ranked:
@@ -140,15 +109,73 @@ def gaps_of(answers: Sequence[Answer]) -> Ranked:
     return Ranked(gaps)
 
 
-def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
+def distribution_of(repeats: Repeats) -> Distribution | None:
     """Every percentile, of the answers of all repeats."""
+    answers = [answer for repeat in repeats for answer in repeat]
     if not answers:
         return None
     gaps = gaps_of(answers)
     return Distribution(
-        ttft_s=percentiles(first_tokens_of(answers)),
+        ttft_s=percentiles(Ranked(answer.ttft_s for answer in answers)),
         itl_s=percentiles(gaps) if gaps.count else None,
     )
+
+
+def rows_of(answers: Sequence[Answer]) -> RequestRows:
+    """Every request that ended; no cached tokens unless all answers tell of them."""
+    cached = [answer.cached for answer in answers if answer.cached is not None]
+    is_told = len(cached) == len(answers)
+    return RequestRows(
+        session=Numbers(answer.session for answer in answers),
+        turn=Numbers(answer.turn for answer in answers),
+        prompt_tokens=Numbers(answer.prompt_tokens for answer in answers),
+        cached_tokens=Numbers(cached) if is_told else NO_NUMBERS,
+        output_tokens=Numbers(answer.tokens for answer in answers),
+        start_us=microseconds([answer.sent for answer in answers]),
+        first_token_us=microseconds([answer.times[0] for answer in answers]),
+        end_us=microseconds([answer.times[-1] for answer in answers]),
+    )
+
+
+def microseconds(times: Sequence[float]) -> Numbers:
+    return Numbers(round(seconds * MICROSECONDS) for seconds in times)
+
+
+def ended_by(rows: RequestRows, limit_s: float) -> list[Answer]:
+    """The simulated requests that had ended when a run was cut off.
+
+    Of an answer only its first token and its end are known.
+    """
+    answers = []
+    for place, end_us in enumerate(rows.end_us):
+        if end_us > limit_s * MICROSECONDS:
+            continue
+        answer = Answer(
+            session=rows.session[place],
+            turn=rows.turn[place],
+            prompt_tokens=rows.prompt_tokens[place],
+            sent=rows.start_us[place] / MICROSECONDS,
+            times=[rows.first_token_us[place] / MICROSECONDS, end_us / MICROSECONDS],
+            counts=[1, rows.output_tokens[place] - 1],
+            cached=rows.cached_tokens[place],
+        )
+        answers.append(answer)
+    return answers
+
+
+def served_from_cache_by_turn(rows: Sequence[RequestRows]) -> dict[int, float]:
+    """The share of the prompt tokens that were cached; empty where nobody told."""
+    prompt_tokens: Counter[int] = Counter()
+    cached_tokens: Counter[int] = Counter()
+    for repeat in rows:
+        for place, cached in enumerate(repeat.cached_tokens):
+            turn = repeat.turn[place]
+            prompt_tokens[turn] += repeat.prompt_tokens[place]
+            cached_tokens[turn] += cached
+    shares = {}
+    for turn in sorted(prompt_tokens):
+        shares[turn] = cached_tokens[turn] / prompt_tokens[turn]
+    return shares
 
 
 def percentiles(ranked: Ranked) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from chunkscope.artefacts.files import several
 from chunkscope.artefacts.note import one_of
 from chunkscope.console import Progress
 from chunkscope.errors import UsageError
+from chunkscope.simulation.outputs import OutputLengths, read_output
 from chunkscope.simulation.slo import Slo
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import USUALLY, parse_engine_args
@@ -16,6 +17,7 @@ from chunkscope.vllm.check import vllm_python
 from chunkscope.vllm.enums import SendOrder, Task
 
 NOTHING = "none"  # `--against none`
+LEAST = {"repeats": 1, "timeout_s": 1, "time_limit_s": 1, "shared_prefix": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +35,16 @@ class VerifyOptions:
     arrivals: str | None = None
     task: Task | None = None
     max_output: int | None = None
+    output: OutputLengths | None = None
+    samples: int | None = None
     shared_prefix: int | None = None
     order: SendOrder | None = None
     slo: Slo = ()
     concurrency: int | None = None
+    samples_at_once: int | None = None
+    e2e_timeout_s: float | None = None
+    together: bool = False
+    time_limit_s: float | None = None  # of a repeat: what has not ended is given up
     check_outputs: bool = False
     repeats: int = 3
     timeout_s: float = 1_800
@@ -49,7 +57,7 @@ class VerifyOptions:
     command: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for name, least in (("repeats", 1), ("timeout_s", 1), ("shared_prefix", 0)):
+        for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name} must be at least {least}, not {value:g}")
@@ -68,6 +76,9 @@ def read_options(options: VerifyOptions) -> VerifyOptions:
     for text in several(options.against):
         names = [name for name in text.split(",") if name not in ("", NOTHING)]
         against += names
+    output = options.output
+    if isinstance(output, str | int):  # as people write it
+        output = read_output(output)
     engine_args = options.engine_args
     if not isinstance(engine_args, dict):  # as `--engine-arg` has them
         engine_args = parse_engine_args(several(engine_args))
@@ -77,6 +88,7 @@ def read_options(options: VerifyOptions) -> VerifyOptions:
         options,
         task=task,
         order=order,
+        output=output,
         against=tuple(against),
         also=several(options.also),
         data=several(options.data),

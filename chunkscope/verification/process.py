@@ -92,7 +92,7 @@ def _write(task: dict[str, Any], file: IO[bytes], log: Path) -> None:
         place = error.filename or tempfile.gettempdir()
         raise InputError(
             f"cannot write {place}: {error.strerror}",
-            hint="choose another place with --output",
+            hint="choose another place with -o",
         ) from error
 
 

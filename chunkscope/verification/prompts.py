@@ -5,6 +5,7 @@ request gets one that is within 5 % of its length, and then has the row's true l
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,6 @@ from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.verification.options import VerifyOptions
 from chunkscope.verification.result import PromptSource
-from chunkscope.verification.task import requests_of
 
 # Rows that are drawn: so many for each request, and so many at least.
 MOST_PROMPTS = 20_000  # that --data sends
@@ -42,23 +42,15 @@ NEAR = 0.05  # share of a request's length by which its row may be longer or sho
 RANDOM_INSTEAD = "leave --data out: random token ids of the same lengths are sent then"
 
 Content = str | Conversation | SentRequest  # a prompt as the data has it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RealPrompt:
-    """`is_complete`: the text has its special tokens in it, as a rendered chat has."""
-
-    text: str
-    ids: Sequence[int]
-    is_complete: bool
+Ids = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What is sent: without prompts, random token ids."""
+    """What is sent: real prompts as token ids, or random ids where there are none."""
 
     workload: Workload
-    prompts: Sequence[RealPrompt] = ()
+    prompts: Sequence[Ids] = ()
     source: PromptSource = field(default_factory=PromptSource)
 
 
@@ -70,7 +62,12 @@ def real_prompts(
     The longest request of the workload is the room there is: answers are cut down
     before it is exceeded.
     """
-    requests = requests_of(workload)
+    if workload.has_turns:
+        raise UsageError(
+            "--data sends single prompts, and these are sessions of several turns",
+            hint=RANDOM_INSTEAD,
+        )
+    requests = workload.requests
     if len(requests) > MOST_PROMPTS:
         raise UsageError(
             f"--data takes at most {MOST_PROMPTS:,} --requests", hint=RANDOM_INSTEAD
@@ -96,8 +93,8 @@ def real_prompts(
         contents = _sample(sources, as_analyzed, count, options.seed)
         rows = _encoded(contents, tokenizer, as_analyzed)
     wanted = [request.prompt_tokens for request in requests]
-    lengths = [len(row.ids) for row in rows]
-    room = max(request.tokens for request in requests)
+    lengths = [len(ids) for ids in rows]
+    room = max(session.longest for session in workload.sessions)
     places = rows_for(wanted, lengths, room=room)
     prompts = [rows[place] for place in places]
     return Sent(
@@ -110,11 +107,9 @@ def real_prompts(
     )
 
 
-def _with_prompts(
-    workload: Workload, prompts: Sequence[RealPrompt], room: int
-) -> Workload:
+def _with_prompts(workload: Workload, prompts: Sequence[Ids], room: int) -> Workload:
     """As long as these prompts, which share what they share."""
-    packed = [np.array(prompt.ids, "<u4").tobytes() for prompt in prompts]
+    packed = [np.array(ids, "<u4").tobytes() for ids in prompts]
     tree = tree_of_prompts(packed, [True] * len(prompts))
     sharing = tree.sharing(range(len(prompts)))
     sessions = []
@@ -207,7 +202,7 @@ def _contents(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
 
 def _encoded(
     contents: Sequence[Content], tokenizer: Tokenizer, options: AnalyzeOptions
-) -> list[RealPrompt]:
+) -> list[Ids]:
     """The prompts as they are sent.
 
     What the chat template refuses is left out, as in the profile.
@@ -215,56 +210,48 @@ def _encoded(
     prompts = []
     for content in contents:
         with suppress(TemplateRefused):
-            prompts.append(_prompt(content, tokenizer, options))
+            prompts.append(_ids(content, tokenizer, options))
     return prompts
 
 
-def _prompt(
-    content: Content, tokenizer: Tokenizer, options: AnalyzeOptions
-) -> RealPrompt:
+def _ids(content: Content, tokenizer: Tokenizer, options: AnalyzeOptions) -> Ids:
     special_tokens = options.special_tokens
     if isinstance(content, SentRequest):
         if isinstance(content.prompt, Conversation):
-            return _chat(content.prompt, tokenizer)
+            return _chat_ids(content.prompt, tokenizer)
         special_tokens = special_tokens and content.special_tokens
         text = f"{content.prompt}{content.continuation}"
     elif isinstance(content, Conversation):
-        return _chat(content, tokenizer)
+        return _chat_ids(content, tokenizer)
     elif options.apply_chat_template:
         message = {"role": "user", "content": content}
-        return _chat(Conversation([message]), tokenizer)
+        return _chat_ids(Conversation([message]), tokenizer)
     else:
         text = content
-    ids = tokenizer.encode([text], special_tokens=special_tokens)[0]
-    return RealPrompt(text=text, ids=ids, is_complete=not special_tokens)
+    return tokenizer.encode([text], special_tokens=special_tokens)[0]
 
 
-def _chat(chat: Conversation, tokenizer: Tokenizer) -> RealPrompt:
+def _chat_ids(chat: Conversation, tokenizer: Tokenizer) -> Ids:
     if tokenizer.counts_chats_itself:
-        ids, text = tokenizer.mistral_chat.encode(chat)
-    else:
-        text = tokenizer.chat_text(chat)
-        ids = tokenizer.encode([text], special_tokens=False)[0]
-    return RealPrompt(text=text, ids=ids, is_complete=True)
+        return tokenizer.mistral_chat.encode(chat)[0]
+    text = tokenizer.chat_text(chat)
+    return tokenizer.encode([text], special_tokens=False)[0]
 
 
 # -- which row for which request -------------------------------------------------------
 
 
 def rows_for(wanted: Sequence[int], lengths: Sequence[int], *, room: int) -> list[int]:
-    """For each length that is wanted a row, the nearest; none again while others do.
+    """For each length that is wanted a row within 5 %, or else the nearest.
 
-    A row does if it is within 5 %. Where there is none, the nearest of all is taken;
-    where that is so of most requests, the data is not that of the profile.
+    Rows that do are taken in turn. Where most requests get none within 5 %, the data is
+    not that of the profile.
 
     >>> rows_for([100, 100, 100, 900], [880, 101, 98], room=1_000)
     [1, 2, 1, 0]
     """
     rows = Rows(lengths, room)
-    places = [0] * len(wanted)
-    # The longest first: there are few like them, and they decide what is measured.
-    for number in sorted(range(len(wanted)), key=lambda number: -wanted[number]):
-        places[number] = rows.take(wanted[number])
+    places = [rows.take(length) for length in wanted]
     far = 0
     for length, place in zip(wanted, places, strict=True):
         if not is_near(lengths[place], length):
@@ -283,59 +270,40 @@ def is_near(length: int, wanted: int) -> bool:
     return abs(length - wanted) <= NEAR * wanted
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Row:
-    length: int
-    place: int  # among the rows that were drawn
-
-
 class Rows:
-    """Rows by length, and which of them are left to be used."""
+    """The places of rows by their length, and how many of each were taken."""
 
     def __init__(self, lengths: Sequence[int], room: int) -> None:
-        fitting = []
+        self._places: dict[int, list[int]] = {}
+        self._taken: Counter[int] = Counter()
         for place, length in enumerate(lengths):
             if 0 < length < room:
-                fitting.append(Row(length, place))
-        if not fitting:
+                self._places.setdefault(length, []).append(place)
+        if not self._places:
             shortest = min(lengths, default=0)
             raise InputError(
                 "no prompt of this data fits: the longest request of the workload has "
                 f"{room:,} tokens with its answer, the shortest prompt {shortest:,}",
                 hint=RANDOM_INSTEAD,
             )
-        self._all = sorted(fitting)
-        self._left = list(self._all)
+        self._lengths = sorted(self._places)
 
     def take(self, wanted: int) -> int:
         """The place of a row for a request of this length."""
-        nearest = self._all[_nearest(self._all, wanted)]
-        if self._left:
-            at = _nearest(self._left, wanted)
-            length = self._left[at].length
-            as_near = abs(length - wanted) == abs(nearest.length - wanted)
-            if as_near or is_near(length, wanted):
-                return self._left.pop(at).place
-        # All that would do are used: they may be used again.
-        low = bisect_left(self._all, wanted * (1 - NEAR), key=_length)
-        high = bisect_right(self._all, wanted * (1 + NEAR), key=_length)
-        again = self._all[low:high] or [nearest]
-        begin = bisect_left(self._left, again[0])
-        self._left[begin:begin] = again
-        return self._left.pop(_nearest(self._left, wanted)).place
-
-
-def _length(row: Row) -> int:
-    return row.length
-
-
-def _nearest(rows: Sequence[Row], wanted: int) -> int:
-    """The index of the row nearest in length; of two as near, of the shorter."""
-    at = bisect_left(rows, wanted, key=_length)
-    if at == 0:
-        return 0
-    if at == len(rows):
-        return at - 1
-    below = wanted - rows[at - 1].length
-    above = rows[at].length - wanted
-    return at - 1 if below <= above else at
+        low = bisect_left(self._lengths, wanted * (1 - NEAR))
+        high = bisect_right(self._lengths, wanted * (1 + NEAR))
+        best = None
+        for length in self._lengths[low:high]:
+            # Of those that were used least, the nearest.
+            times_used = self._taken[length] // len(self._places[length])
+            rank = (times_used, abs(length - wanted), length)
+            if best is None or rank < best:
+                best = rank
+        if best is not None:
+            length = best[-1]
+        else:
+            length = min(self._lengths, key=lambda length: abs(length - wanted))
+        places = self._places[length]
+        place = places[self._taken[length] % len(places)]
+        self._taken[length] += 1
+        return place

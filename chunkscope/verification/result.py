@@ -9,6 +9,7 @@ from chunkscope.artefacts.artefact import Artefact, frame, now
 from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
 from chunkscope.hardware.memory import Memory
+from chunkscope.simulation.result import RequestRows
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 from chunkscope.vllm.log.failures import Status
@@ -95,6 +96,7 @@ class Run:
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
     distribution: Distribution | None = None
+    requests: tuple[RequestRows, ...] = ()  # that ended, by repeat
     outputs: RunOutputs | None = None
     log: str | None = None
     notes: tuple[Note, ...] = ()
@@ -112,6 +114,14 @@ class Run:
     def device_peak_gib(self) -> float | None:
         """Of the GPU where it was largest."""
         return largest([worker.device_peak_gib for worker in self.workers])
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per request that ended: tokens, those cached, and times."""
+        rows = []
+        for repeat, requests in enumerate(self.requests):
+            for row in requests.frame_rows():
+                rows.append({"repeat": repeat, **row})
+        return frame(rows)
 
     def is_called(self, name: str) -> bool:
         return name in (self.setting, *self.same_as)
@@ -201,6 +211,7 @@ class Verification(Artefact):
     runs: tuple[Run, ...]
     slo: Slo = ()  # the limits that figures and verdict are about
     measured: EngineKind = EngineKind.VLLM
+    time_limit_s: float | None = None  # after which a repeat was cut off
     options: dict[str, Any] = field(default_factory=dict)  # arguments of every engine
     machine: Machine | None = None
     verdict: MeasuredVerdict | None = None

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chunkscope.artefacts.artefact import built
-from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import DEFAULT, OFF, PLAN
@@ -27,24 +26,26 @@ COMMON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
-    """One row to measure. `refused` says why this vLLM cannot run it at all."""
+    """One row to measure."""
 
     name: str
     settings: Settings
     same_as: tuple[str, ...] = ()
-    refused: Note | None = None
 
-    def checked(self, longest: int) -> "SettingRow":
-        """The row, refused where its context is too short.
 
-        `longest`: tokens of the longest request with its answer.
-        """
-        context = self.settings.max_model_len
+def check_room(rows: Sequence[SettingRow], longest: int) -> None:
+    """UsageError where a context is too short.
+
+    `longest`: tokens of the longest request with its answer.
+    """
+    for row in rows:
+        context = row.settings.max_model_len
         if context is not None and context < longest:
-            refused = note("context_too_short", max_model_len=context, longest=longest)
-        else:
-            refused = None
-        return replace(self, refused=refused)
+            raise UsageError(
+                f"{row.name}: max_model_len is {context:,}, the longest request takes "
+                f"{longest:,} tokens",
+                hint="leave max_model_len out, or plan for a shorter --max-output",
+            )
 
 
 def rows_of(

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.files import Name
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.hardware.gpus import Gpu, find_gpu
@@ -16,9 +17,8 @@ from chunkscope.models.shape import ModelShape
 from chunkscope.planning.drawing import draw
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
-from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.result import Judged, SimulatedRun
 from chunkscope.simulation.run import simulate
-from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.calibrate import (
     Measured,
@@ -28,8 +28,9 @@ from chunkscope.verification.calibrate import (
 )
 from chunkscope.verification.endpoint.client import EndpointJob, measure_endpoint
 from chunkscope.verification.engine_run import EngineJob, measure
+from chunkscope.verification.latencies import ended_by, figures_of
 from chunkscope.verification.options import Report, VerifyOptions, read_options
-from chunkscope.verification.prompts import RealPrompt, Sent, real_prompts
+from chunkscope.verification.prompts import Ids, Sent, real_prompts
 from chunkscope.verification.result import (
     EngineKind,
     Machine,
@@ -37,8 +38,8 @@ from chunkscope.verification.result import (
     Subject,
     Verification,
 )
-from chunkscope.verification.settings import SettingRow, rows_of
-from chunkscope.verification.task import output_sample, requests_of, warm_up
+from chunkscope.verification.settings import SettingRow, check_room, rows_of
+from chunkscope.verification.task import output_sample, warm_up
 from chunkscope.verification.verdict import judged, with_outputs_compared
 from chunkscope.vllm.check import config_folder, version_in
 from chunkscope.vllm.engine import Engine
@@ -68,8 +69,8 @@ def verify(
     check_installed(options.python)
     name = model_name(plan, options)
     sent = what_is_sent(plan, profile, options, report)
-    longest = max(request.tokens for request in requests_of(sent.workload))
-    rows = [row.checked(longest) for row in rows]
+    longest = max(session.longest for session in sent.workload.sessions)
+    check_room(rows, longest)
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(sent.prompts, shape)
     subject = Subject(
@@ -91,7 +92,8 @@ def verify(
         warm_up=warm_up(sent.workload, longest_prompt),
         repeats=options.repeats,
         timeout_s=options.timeout_s,
-        prompts=[prompt.ids for prompt in sent.prompts] or None,
+        time_limit_s=options.time_limit_s,
+        prompts=sent.prompts or None,
         output_sample=output_sample(sent.workload) if options.check_outputs else (),
         bursts=bursts_for(max_model_len, is_scored=is_scored),
     )
@@ -119,6 +121,7 @@ def verify_endpoint(
         prompts=sent.prompts,
         repeats=options.repeats,
         timeout_s=options.timeout_s,
+        time_limit_s=options.time_limit_s,
         slo=options.slo or plan.request.slo,
     )
     measured = measure_endpoint(url, job, options.model, report.listener)
@@ -156,14 +159,14 @@ def check_installed(python: str) -> None:
     if version is None:
         raise MissingError(
             f"{python} has no vLLM",
-            hint="pip install 'chunkscope[verify]' on the machine with the GPU, or "
-            "name the Python that has vLLM in CHUNKSCOPE_VLLM_PYTHON; --endpoint "
-            "measures a running server",
+            hint="on the machine with the GPU, in a clone of chunkscope: pip install "
+            "'.[verify]'; or name the Python that has vLLM in CHUNKSCOPE_VLLM_PYTHON; "
+            "--endpoint measures a running server",
         )
     try:
         release(version)
     except UsageError as error:
-        hint = "pip install -U 'chunkscope[verify]'"
+        hint = "install another vLLM: pip install -U vllm"
         raise MissingError(error.message, hint=hint) from None
 
 
@@ -180,7 +183,7 @@ def resumed(
     parts = {
         "model": (new.model, old.model),
         "workload": ((new.workload, new.source), (old.workload, old.source)),
-        "limits": (new.slo, old.slo),
+        "limits": ((new.slo, new.time_limit_s), (old.slo, old.time_limit_s)),
         "number of repeats": (new.repeats, old.repeats),
         "engine options": (new.options, old.options),
     }
@@ -224,14 +227,14 @@ def measure_rows(
             log = folder / f"verify-{slug(row.name)}.log"
             run, record = measure(row, here, log, report.listener)
             machine = verification.machine or record.machine
-            run = with_prediction(run, shape, machine, job.workload, job.slo)
+            verification = replace(verification, machine=machine)
+            run = with_prediction(run, shape, verification)
             if not run.ok:
                 report.on_failure(run, record.log_text)
             if record.bursts:  # enough: all rows share the model and the GPU
                 job = replace(job, bursts=())
             runs[row.name] = run
             measured.append((run, record))
-            verification = replace(verification, machine=machine)
         ordered = [runs[row.name] for row in rows if row.name in runs]
         verification = replace(verification, runs=tuple(ordered))
         verification = judged(with_outputs_compared(verification))
@@ -259,18 +262,14 @@ def slug(name: str) -> str:
 # -- the prediction beside it ----------------------------------------------------------
 
 
-def with_prediction(
-    run: Run,
-    shape: ModelShape,
-    machine: Machine | None,
-    workload: Workload,
-    slo: Slo = (),
-) -> Run:
+def with_prediction(run: Run, shape: ModelShape, measured: Verification) -> Run:
     """The run with what `chunkscope simulate` predicts of it.
 
     On a CPU that is only the hits of the prefix cache. What the simulator would refuse,
     an engine may have taken: then nothing is predicted.
     """
+    machine = measured.machine
+    workload = measured.workload
     if machine is None or machine.vllm is None:
         return run
     deployment = Engine(
@@ -287,15 +286,17 @@ def with_prediction(
     if keeps_all and is_known:
         with suppress(ChunkscopeError):
             simulated = simulated_as_measured(run, workload, deployment)
-            hits = simulated.cached_tokens / workload.input_tokens
-            run = replace(run, predicted_prefix_hit_rate=hits)
+            figures = predicted_figures(simulated, measured)
+            run = replace(run, predicted_prefix_hit_rate=figures.prefix_hit_rate)
     if deployment.gpu is None or not run.engine.get("max_num_batched_tokens"):
         return run
     # What was only set with `--engine-arg` is among the engine's facts.
     settings = Settings.of(run.engine).over(run.settings)
+    judged = Judged(limits=measured.slo, keeps_rows=True)
     with suppress(ChunkscopeError):
-        simulated = simulate(workload, settings, deployment, limits=slo)
-        run = replace(run, predicted_figures=simulated.figures)
+        simulated = simulate(workload, settings, deployment, judged=judged)
+        figures = predicted_figures(simulated, measured)
+        run = replace(run, predicted_figures=figures)
     with suppress(ChunkscopeError):
         started = replace(deployment, compiled_before=run.compiled_before)
         memory = started.memory(settings, longest=workload.longest)
@@ -303,18 +304,37 @@ def with_prediction(
     return run
 
 
+def predicted_figures(simulated: SimulatedRun, measured: Verification) -> Figures:
+    """Cut off as the measured run was; then nothing is known of the gaps."""
+    if measured.time_limit_s is None or simulated.rows is None:
+        return simulated.figures
+    answers = ended_by(simulated.rows, measured.time_limit_s)
+    if not answers:
+        raise InputError("the prediction is cut off before any request has ended")
+    long_over = measured.workload.long_over
+    figures = figures_of(answers, long_over, slo=measured.slo)
+    return replace(figures, itl_s=None, short=None, long=None)
+
+
 def simulated_as_measured(
     run: Run, workload: Workload, deployment: Engine
 ) -> SimulatedRun:
-    """The run simulated with the KV cache and the scheduling that the engine had."""
-    all_at_once = not any(request.arrival_s for request in requests_of(workload))
+    """The run simulated with the KV cache and the scheduling that the engine had.
+
+    How long steps take is known of GPUs alone. It does not matter where the order is
+    the same however long they take.
+    """
+    arrives = any(session.arrival_s for session in workload.sessions)
+    is_serial = workload.samples_at_once == 1
+    any_step = is_serial or not (arrives or workload.has_turns)
     block_size = run.engine["block_size"]
     tokens = run.engine["num_gpu_blocks"] * block_size
     return simulate(
         workload,
         Settings.of(run.engine),
         deployment,
-        ANY_STEP if all_at_once else None,
+        ANY_STEP if any_step else None,
+        judged=Judged(keeps_rows=True),
         kv_pool=KvPool(tokens=tokens, block_size=block_size),
         async_scheduling=bool(run.engine.get("async_scheduling")),
     )
@@ -356,11 +376,11 @@ def has_weights(folder: Path) -> bool:
     return bool(files)
 
 
-def check_vocabulary(prompts: Sequence[RealPrompt], shape: ModelShape) -> None:
+def check_vocabulary(prompts: Sequence[Ids], shape: ModelShape) -> None:
     """Refuse ids that an engine without a tokenizer would die of."""
     highest = 0
-    for prompt in prompts:
-        highest = max(highest, *prompt.ids)
+    for ids in prompts:
+        highest = max(highest, *ids)
     if highest >= shape.vocab:
         raise InputError(
             f"token {highest:,} of these prompts is beyond the model's vocabulary of "
@@ -383,12 +403,27 @@ def what_is_sent(
         )
     request = plan.request.asked_as(options)
     datasets = chosen_datasets(profile, plan.request.dataset)
-    drawn = draw(request, plan.deployment, datasets, max_model_len_of(plan))
+    drawn = draw(
+        request,
+        plan.deployment,
+        datasets,
+        max_model_len_of(plan),
+        advised_samples=advised_samples(plan),
+        together=True,
+    )
     long_over = plan.decision.threshold or plan.request.rule.conservative_threshold
     workload = replace(drawn, long_over=long_over)
     if options.data:
         return real_prompts(workload, profile, options, report.listener)
     return Sent(workload=workload)
+
+
+def advised_samples(plan: Plan) -> int | None:
+    """How many samples the plan says to keep under way."""
+    answer = plan.concurrency
+    if answer is None or answer.unit != "samples":
+        return None
+    return answer.advised
 
 
 def blank_verification(
@@ -402,6 +437,7 @@ def blank_verification(
         repeats=options.repeats,
         runs=(),
         slo=options.slo or plan.request.slo,
+        time_limit_s=options.time_limit_s,
         options=options.engine_args,
         plan_digest=plan.digest(),
         command=tuple(options.command),

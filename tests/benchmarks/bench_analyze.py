@@ -136,7 +136,7 @@ class Commands:
         command = [sys.executable, "-m", "chunkscope", "analyze", str(path)]
         command += ["--field", self.corpus.field] if self.corpus.field else []
         command += ["--tokenizer", str(self.tokenizer)] if self.tokenizer else []
-        command += ["--json", "--output", str(self.work / "profile.json")]
+        command += ["--json", "-o", str(self.work / "profile.json")]
         config = self.work / "chunkscope.toml"
         config.write_text(
             "[analyze]\n" + "".join(f"{line}\n" for line in self.case.flags)

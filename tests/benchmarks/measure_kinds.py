@@ -23,8 +23,11 @@ from chunkscope.artefacts.figures import Figures
 from chunkscope.console import Progress
 from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.engine_run import EngineJob, measure
+from chunkscope.verification.inside.chunkscope_sessions import (
+    SentSession,
+    SentTurn,
+)
 from chunkscope.verification.settings import SettingRow, parse_engine_args
-from chunkscope.verification.task import TaskRequest
 from chunkscope.verification.verify import ALWAYS, DUMMY
 from chunkscope.vllm.check import vllm_python
 from chunkscope.vllm.enums import Entry, Task
@@ -67,7 +70,7 @@ def measured(
                 arrivals=BATCH,
                 task=Task.GENERATE,
             ),
-            warm_up=[TaskRequest(prompt_tokens=64, output_tokens=8)] * 2,
+            warm_up=[SentSession([SentTurn(64, 8)])] * 2,
             repeats=2,
             timeout_s=600,
         )
@@ -76,7 +79,7 @@ def measured(
     eager = bool(engine.get("enforce_eager"))
     line = {"model": model, "budget": budget, "eager": eager, "even": even}
     rounds = [{"steps": asdict(steps)} for steps in record.steps]
-    answers = [asdict(answer) for answer in record.answers]
+    answers = [answer.told() for repeat in record.answers for answer in repeat]
     with gzip.open(folder / f"{row.name}.json.gz", "wt") as file:
         json.dump({"row": line, "repeats": rounds, "answers": answers}, file)
     line |= {"start_s": run.start_s, "engine": run.engine, "took_s": run.took_s}

@@ -72,10 +72,10 @@ class Engine:
 
     async def send(self, requests: list[tuple[int, int]]) -> list[dict[str, Any]]:
         self.sent += 1
-        from chunkscope_sender import Request
+        from chunkscope_sessions import Client, SentSession, SentTurn
 
-        wanted = [Request(prompt, output) for prompt, output in requests]
-        sent = await self.sender.send(wanted, f"s{self.sent}")
+        sessions = [SentSession([SentTurn(*request)]) for request in requests]
+        sent = await self.sender.send(sessions, f"s{self.sent}", Client())
         await self.llm.reset_prefix_cache()
         return sent.told()
 

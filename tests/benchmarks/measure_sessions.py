@@ -62,6 +62,7 @@ def read_session(line: str, place: int) -> Any:
     row = json.loads(line)
     turns = []
     said = 0
+    think_s = 0.0
     new = row["system_tokens"]
     for turn in row["turns"]:
         new += turn["new_tokens"]
@@ -70,9 +71,10 @@ def read_session(line: str, place: int) -> Any:
                 prompt_tokens=said + new,
                 kept_tokens=said,
                 output_tokens=turn["output_tokens"],
-                think_s=turn["think_s"],
+                think_s=think_s,
             )
         )
+        think_s = turn["think_s"]
         said += new + turn["output_tokens"]
         new = 0
     return SentSession(turns, place=place)
@@ -158,7 +160,7 @@ class Measurement:
         sessions = self._sessions[: load.sessions]
         emptied = await engine.forget()
         began = time.perf_counter()
-        client = Client(at_once=load.at_once, limit_s=load.seconds)
+        client = Client(samples_at_once=load.at_once, limit_s=load.seconds)
         sent = await sender.send(sessions, name, client)
         wall_s = time.perf_counter() - began
         rows = sorted([row_of(answer) for answer in sent.answers], key=end_of)

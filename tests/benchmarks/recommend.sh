@@ -16,7 +16,7 @@ trace("long.csv", lambda: min(30_000, max(300, int(chance.lognormvariate(8.6, 0.
 trace("short.csv", lambda: min(2_000, max(20, int(chance.lognormvariate(4.6, 0.7)))))
 END
 for source in mixed.csv long.csv short.csv "$data"; do
-    chunkscope analyze "$source" --output "$(basename "${source%.csv}").json" >/dev/null 2>&1
+    chunkscope analyze "$source" -o "$(basename "${source%.csv}").json" >/dev/null 2>&1
 done
 TIMEFORMAT="   %U + %S s of CPU"
 while read -r profile options; do

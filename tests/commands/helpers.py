@@ -1,4 +1,4 @@
-"""Running `chunkscope` as a user does: through `main`, in this process or in another."""
+"""Running `chunkscope` as a user does, in this process or in another."""
 
 import io
 import json

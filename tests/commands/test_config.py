@@ -1,18 +1,13 @@
-"""chunkscope.toml: options that few need, read beside the gate's budget; the command line wins."""
+"""chunkscope.toml: defaults of options, and options of single datasets."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 import chunkscope as python
-from chunkscope.commands.api import option_types
-from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.planning.predict import SimulateOptions
-from chunkscope.verification.options import VerifyOptions
-from chunkscope.vllm.settings import NAMES
-from tests.commands.helpers import analyze, chunkscope, prompts, write_jsonl
+from tests import build
+from tests.commands.helpers import analyze, chunkscope
 
 
 @pytest.fixture
@@ -21,181 +16,169 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def fields(place: Path) -> list[str]:
+def counted_field(place: Path) -> str:
     profile = python.Profile.load(place / "reports" / "profile.json")
-    return [dataset.field for dataset in profile.datasets]
+    (dataset,) = profile.datasets
+    return dataset.field
 
 
-def test_the_command_line_wins_over_chunkscope_toml_and_that_over_pyproject(
-    place,
-) -> None:
+def test_an_option_in_chunkscope_toml_is_a_default(place):
+    (place / "chunkscope.toml").write_text('[analyze]\nfield = "answer"\n')
+
+    assert analyze(place, "data.csv").code == 0
+    assert counted_field(place) == "answer"
+
+
+def test_the_command_line_wins_over_chunkscope_toml(place):
+    (place / "chunkscope.toml").write_text('[analyze]\nfield = "answer"\n')
+
+    assert analyze(place, "data.csv", "--field", "question").code == 0
+    assert counted_field(place) == "question"
+
+
+def test_chunkscope_toml_wins_over_pyproject_toml(place):
+    (place / "chunkscope.toml").write_text('[analyze]\nfield = "answer"\n')
+    (place / "pyproject.toml").write_text(
+        '[tool.chunkscope.analyze]\nfield = "question"\n'
+    )
+
+    assert analyze(place, "data.csv").code == 0
+    assert counted_field(place) == "answer"
+
+
+def test_a_chunkscope_toml_without_the_table_does_not_hide_pyproject_toml(place):
+    (place / "chunkscope.toml").write_text("[gate.data]\np95 = 100\n")
     (place / "pyproject.toml").write_text(
         '[tool.chunkscope.analyze]\nfield = "answer"\n'
     )
+
     assert analyze(place, "data.csv").code == 0
-    assert fields(place) == ["answer"]
-    assert chunkscope(place, "gate", "--init").code == 0
-    assert analyze(place, "data.csv").code == 0
-    assert fields(place) == ["answer"], (
-        "a chunkscope.toml with the gate's tables alone hides none"
-    )
-    (place / "chunkscope.toml").write_text('[analyze]\nfield = ["answer"]\n')
-    assert analyze(place, "data.csv", "--field", "question").code == 0
-    assert fields(place) == ["question"]
+    assert counted_field(place) == "answer"
 
 
-def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
-    table = '[memory]\nmodel = "qwen3-8b"\ngpu = "h100"\nmax_num_seqs = 64\n'
+def test_chunkscope_config_names_another_file(place, monkeypatch):
+    (place / "ci.toml").write_text('[analyze]\nfield = "answer"\n')
+    monkeypatch.setenv("CHUNKSCOPE_CONFIG", "ci.toml")
+
+    assert analyze(place, "data.csv").code == 0
+    assert counted_field(place) == "answer"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("max_num_seqs = 64", id="as in Python"),
+        pytest.param("max-num-seqs = 64", id="as it is typed"),
+        pytest.param('max_num_seqs = "64"', id="as text"),
+    ],
+)
+def test_an_option_may_be_written_as_in_python_or_as_it_is_typed(tmp_path, line):
+    table = f'[memory]\nmodel = "qwen3-8b"\ngpu = "h100"\n{line}\n'
     (tmp_path / "chunkscope.toml").write_text(table)
+
     run = chunkscope(tmp_path, "memory", "--json")
-    assert json.loads(run.out)["settings"]["max_num_seqs"] == 64, run.err
+
+    assert json.loads(run.out)["settings"]["max_num_seqs"] == 64
+
+
+def test_a_file_gives_the_answer_that_typed_options_give(tmp_path):
+    build.profile(a=build.SHORT).save(tmp_path / "reports" / "profile.json")
+    machine = ("--model", "qwen3-8b", "--gpu", "h100")
+    work = ("--slo", "ttft_p95=100s", "--max-output", "50")
+    typed = chunkscope(tmp_path, "recommend", *machine, *work)
+    (tmp_path / "chunkscope.toml").write_text(
+        '[recommend]\nmodel = "qwen3-8b"\ngpu = "h100"\nslo = "ttft_p95=100s"\n'
+        "max_output = 50\n"
+    )
+
+    run = chunkscope(tmp_path, "recommend")
+
+    assert run.code == 0, run.err
+    assert run.out == typed.out
+
+
+def test_a_dataset_has_options_of_its_own(place):
+    (place / "chunkscope.toml").write_text('[datasets."dat*"]\nfield = "answer"\n')
+
+    assert analyze(place, "data.csv").code == 0
+    assert counted_field(place) == "answer"
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "told"),
     [
-        ('[analyze]\ndelimeter = ";"\n', "delimiter"),
-        ("[analyze]\nheader = [1]\n", "header"),
-        (f"[analyze]\nsample = {10**30}\n", "sample"),
-        ("analyze = 1\n", "analyze"),
-        ('[analize]\ndelimiter = ";"\n', "did you mean analyze?"),
-        ("[analyze]\nreturn = 1\n", "no option return"),
-        ("[analyze]\njson = true\n", "no option json"),  # was read and forgotten
-        ("[analyze\n", "chunkscope.toml"),
-        ('[datasets.data]\nfeild = "question"\n', "did you mean field?"),
-        ("[datasets.data]\nfield = 3\n", "field is 3, not text"),
-        ('[datasets.dada]\nfield = "question"\n', "did you mean data?"),
-        ('[datasets]\ndata = "question"\n', "is not a table"),
-        ("datasets = 3\n", "datasets is not a table"),
+        pytest.param(
+            '[analyze]\ndelimeter = ";"\n',
+            ["chunkscope.toml: [analyze] has no option delimeter", "mean delimiter?"],
+            id="a mistyped option",
+        ),
+        pytest.param(
+            "[analyze]\nheader = [1]\n",
+            ["chunkscope.toml: [analyze] header: it is a list"],
+            id="a list for a switch",
+        ),
+        pytest.param(
+            "[analyze]\nsample = 2.5\n",
+            ["chunkscope.toml: [analyze] sample: '2.5' is not a valid int"],
+            id="half a row",
+        ),
+        pytest.param(
+            f"[analyze]\nsample = {10**30}\n",
+            ["chunkscope.toml: [analyze] sample: "],
+            id="a number over 64 bits",
+        ),
+        pytest.param(
+            '[analyze]\ntask = "chat"\n',
+            ["chunkscope.toml: [analyze] task: 'chat' is not one of"],
+            id="a choice that is not there",
+        ),
+        pytest.param(
+            "[analyze]\nfield = {a = 1}\n",
+            ["chunkscope.toml: [analyze] field: it is a table"],
+            id="a table for an option",
+        ),
+        pytest.param(
+            "analyze = 1\n", ["chunkscope.toml: analyze is not a table"], id="no table"
+        ),
+        pytest.param(
+            '[analize]\ndelimiter = ";"\n',
+            ["chunkscope.toml: unknown table analize", "mean analyze?"],
+            id="a mistyped table",
+        ),
+        pytest.param("[analyze\n", ["chunkscope.toml is not valid TOML"], id="no TOML"),
+        pytest.param(
+            '[datasets.data]\nfeild = "question"\n',
+            ['[datasets."data"] has no option feild', "mean field?"],
+            id="a mistyped option of a dataset",
+        ),
+        pytest.param(
+            "[datasets.data]\nfield = 3\n",
+            ["field is 3, not text"],
+            id="a number for a field of a dataset",
+        ),
+        pytest.param(
+            '[datasets.dada]\nfield = "question"\n',
+            ["mean data?"],
+            id="no such dataset",
+        ),
+        pytest.param(
+            '[datasets]\ndata = "question"\n',
+            ["is not a table"],
+            id="an option where a dataset is expected",
+        ),
     ],
 )
-def test_a_mistake_in_it_names_the_file_and_the_option(
-    place, text: str, named: str
-) -> None:
+def test_a_mistake_in_the_file_names_file_table_and_option(place, text, told):
     (place / "chunkscope.toml").write_text(text)
+
     run = analyze(place, "data.csv")
+
     assert run.code == 3, run.err
-    assert "chunkscope.toml" in run.err or "[datasets" in run.err
-    assert named in run.err
+    for words in told:
+        assert words in run.err
 
 
-def test_flags_are_written_as_they_are_typed(tmp_path) -> None:
-    """A model, a GPU and limits were refused: Python takes them as values, too."""
-    words = [
-        "--model",
-        "qwen3-8b",
-        "--gpu",
-        "h100",
-        "--slo",
-        "ttft_p95=100s",
-        "--max-output",
-        "50",
-    ]
-    table = '[recommend]\nmodel = "qwen3-8b"\ngpu = "h100"\nslo = "ttft_p95=100s"\nmax_output = '
-    write_jsonl(tmp_path / "a.jsonl", prompts())
-    assert analyze(tmp_path, "a.jsonl").code == 0
-    typed = chunkscope(tmp_path, "recommend", *words)
-    assert typed.code == 0, typed.err
-    for most in (50, '"50"'):
-        (tmp_path / "chunkscope.toml").write_text(f"{table}{most}\n")
-        run = chunkscope(tmp_path, "recommend")
-        assert (run.code, run.out) == (0, typed.out), run.err
-    (tmp_path / "chunkscope.toml").write_text('[simulate]\nslo = "ttft_p95=1ms"\n')
-    assert "over the limit of 1.00 ms" in chunkscope(tmp_path, "simulate").out
+def test_help_is_shown_whatever_is_in_the_file(place):
+    (place / "chunkscope.toml").write_text("[analyze\n")
 
-
-INSIDE = {
-    "fields",
-    "datasets",
-    "command",
-    *NAMES,
-}  # not written by people
-OPTIONS = {
-    "analyze": AnalyzeOptions,
-    "simulate": SimulateOptions,
-    "verify": VerifyOptions,
-}
-
-
-@pytest.mark.parametrize("command", OPTIONS)
-def test_the_manual_lists_the_options_without_a_flag(command: str, tmp_path) -> None:
-    page = chunkscope(tmp_path, "help", "config").out
-    table = page.partition(f"| `{command}` |")[2].partition("\n| `")[0]
-    cells = [row.split("|")[-3] for row in table.splitlines() if row.endswith("|")]
-    listed = {name for cell in cells for name in re.findall("`([a-z_]+)`", cell)}
-    flags = re.findall(r"--([a-z-]+)", chunkscope(tmp_path, command, "--help").out)
-    names = set(option_types(OPTIONS[command])) - {
-        flag.replace("-", "_") for flag in flags
-    }
-    assert names - INSIDE == listed
-
-
-@pytest.fixture
-def two_sets(tmp_path: Path) -> Path:
-    """Two datasets of which the guess takes `question`."""
-    row = {"question": "Why not this one?", "other": "No.", "a": "b c"}
-    write_jsonl(tmp_path / "quiz.jsonl", [row])
-    write_jsonl(tmp_path / "texts.jsonl", [row])
-    return tmp_path
-
-
-def fields_by_dataset(place: Path) -> dict[str, str | None]:
-    loaded = python.Profile.load(place / "reports" / "profile.json")
-    return {dataset.name: dataset.field for dataset in loaded.datasets}
-
-
-@pytest.mark.parametrize(
-    ("tables", "expected"),
-    [
-        pytest.param(
-            '[datasets.quiz]\nfield = "other"\n',
-            {"quiz": "other", "texts": "question"},
-            id="by name",
-        ),
-        pytest.param(
-            '[datasets."qu*"]\nfield = ["other"]\n',
-            {"quiz": "other", "texts": "question"},
-            id="by pattern",
-        ),
-        pytest.param(
-            '[datasets."*"]\nfield = "other"\n[datasets.quiz]\nfield = "a"\n',
-            {"quiz": "a", "texts": "other"},
-            id="the last one that matches",
-        ),
-        pytest.param(
-            '[analyze]\nfield = "a"\n[datasets.quiz]\ntemplate = "{{ other }}"\n',
-            {"quiz": "template", "texts": "a"},
-            id="a template instead of the field of all",
-        ),
-    ],
-)
-def test_a_table_is_for_the_datasets_it_names(two_sets, tables, expected) -> None:
-    (two_sets / "chunkscope.toml").write_text(tables)
-
-    run = analyze(two_sets, "quiz.jsonl", "texts.jsonl")
-
-    assert run.code == 0, run.err
-    assert fields_by_dataset(two_sets) == expected
-
-
-def test_an_option_of_one_dataset_leaves_its_others_to_the_command_line(
-    two_sets,
-) -> None:
-    (two_sets / "chunkscope.toml").write_text('[datasets.quiz]\noutput-field = "a"\n')
-
-    run = analyze(two_sets, "quiz.jsonl", "texts.jsonl", "--field", "other")
-
-    assert run.code == 0, run.err
-    loaded = python.Profile.load(two_sets / "reports" / "profile.json")
-    quiz, texts = loaded.datasets
-    assert (quiz.field, quiz.output_field) == ("other", "a")
-    assert (texts.field, texts.output_field) == ("other", None)
-
-
-def test_python_takes_the_same_tables(two_sets) -> None:
-    profile = python.analyze(two_sets, datasets={"quiz": {"field": "other"}})
-
-    assert {one.name: one.field for one in profile.datasets} == {
-        "quiz": "other",
-        "texts": "question",
-    }
+    assert analyze(place, "--help").code == 0

@@ -1,4 +1,4 @@
-"""What comes from outside: Ctrl-C, a full disk, a closed pipe, a silent hub, other systems."""
+"""What comes from outside: Ctrl-C, full disks, closed pipes, a silent hub."""
 
 import fcntl
 import json
@@ -45,7 +45,8 @@ def is_drained(pipe: int) -> bool:
 PRESSED_WHILE_LOADING = """
 import os, runpy, signal, sys
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
+# What runs in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 module, sys.argv = sys.argv[1], ["chunkscope", "--help"]
 
 class Press:
@@ -69,7 +70,7 @@ def test_ctrl_c_while_the_commands_are_loaded_is_no_traceback(module: str) -> No
 
 @on_linux
 def test_ctrl_c_ends_a_long_scan_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A pipe that nobody closes makes a scan as long as can be; the file beside it is done soon."""
+    """A pipe that nobody closes makes a scan as long as can be."""
     write_jsonl(tmp_path / "done.jsonl", prompts(50))
     os.mkfifo(tmp_path / "endless.jsonl")
     analyze(
@@ -92,7 +93,7 @@ def test_ctrl_c_ends_a_long_scan_and_leaves_nothing_behind(tmp_path: Path) -> No
 
 
 def answered(place: Path, stdout: object, *words: str) -> tuple[int, bytes]:
-    """The exit code and what is said while stdout goes elsewhere; never a traceback."""
+    """The exit code and stderr while stdout goes elsewhere; never a traceback."""
     write_jsonl(place / "a.jsonl", prompts())
     line = [sys.executable, "-m", "chunkscope", *words]
     done = subprocess.run(line, cwd=place, stdout=stdout, stderr=PIPE, check=False)
@@ -100,17 +101,17 @@ def answered(place: Path, stdout: object, *words: str) -> tuple[int, bytes]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("file", "code"), [("a.jsonl", 0), ("bad.jsonl", 3)], ids=["good data", "a bad row"]
+)
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["table", "json"])
-def test_a_reader_that_goes_away_changes_no_exit_code(
-    tmp_path: Path, words: list[str]
-) -> None:
+def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path, words, file, code):
     (tmp_path / "bad.jsonl").write_text('{"prompt": "What is it?"}\n{"prompt":')
     reading, writing = os.pipe()
     os.close(reading)
+
     with open(writing, "wb") as nobody:
-        assert answered(tmp_path, nobody, "analyze", "a.jsonl", *words)[0] == 0
-        assert answered(tmp_path, nobody, "analyze", "bad.jsonl", *words)[0] == 3
-        assert answered(tmp_path, nobody, "analyze", "--help")[0] == 0
+        assert answered(tmp_path, nobody, "analyze", file, *words)[0] == code
 
 
 @on_linux
@@ -133,20 +134,25 @@ def test_stderr_on_a_full_disk_changes_no_exit_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "closed", [1, 2], ids=["no standard output", "no standard error"]
 )
-def test_a_closed_stream_keeps_the_other_one_clean(tmp_path: Path, closed: int) -> None:
+def test_a_closed_stream_is_no_error(tmp_path: Path, closed: int) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
-    run = analyze_apart(
-        tmp_path, "a.jsonl", "--json", preexec_fn=lambda: os.close(closed)
-    )
-    assert (run.code, "Traceback" in run.err) == (0, False)
-    assert closed == 1 or json.loads(run.out)["schema"].startswith(
-        "chunkscope/profile/"
-    )
-    assert closed == 2 or not run.out
+
+    run = analyze_apart(tmp_path, "a.jsonl", preexec_fn=lambda: os.close(closed))
+
+    assert run.code == 0
+    assert "Traceback" not in run.err
+
+
+def test_stdout_stays_clean_without_standard_error(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+
+    run = analyze_apart(tmp_path, "a.jsonl", "--json", preexec_fn=lambda: os.close(2))
+
+    assert json.loads(run.out)["schema"].startswith("chunkscope/profile/")
 
 
 def no_file_over_a_kilobyte() -> None:
-    """A disk that is full after 1,000 bytes: writing more fails, as it does with ENOSPC."""
+    """A disk that is full after 1,000 bytes: writing more fails as with ENOSPC."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
@@ -157,36 +163,50 @@ def test_a_full_disk_leaves_the_old_profile_and_no_litter(tmp_path: Path) -> Non
     old = (tmp_path / "reports" / "profile.json").read_bytes()
     write_jsonl(tmp_path / "a.jsonl", prompts(9))
     run = analyze_apart(tmp_path, "a.jsonl", preexec_fn=no_file_over_a_kilobyte)
-    said = "profile.json" in run.err and "Traceback" not in run.err
-    assert (run.code, said) == (3, True)
+    assert run.code == 3
+    assert "profile.json" in run.err
+    assert "Traceback" not in run.err
     assert (tmp_path / "reports" / "profile.json").read_bytes() == old
     assert [path.name for path in (tmp_path / "reports").iterdir()] == ["profile.json"]
 
 
-def test_a_device_is_written_to_and_a_link_followed(tmp_path: Path) -> None:
+def test_a_full_device_is_a_sentence(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
-    full = analyze(tmp_path, "a.jsonl", "-o", "/dev/full")
-    assert (full.code, "No space left on device" in full.err) == (3, True)
-    assert analyze(tmp_path, "a.jsonl", "-o", "/dev/null").code == 0
+
+    run = analyze(tmp_path, "a.jsonl", "-o", "/dev/full")
+
+    assert run.code == 3
+    assert "No space left on device" in run.err
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
     reading, writing = os.pipe()
+
     assert analyze(tmp_path, "a.jsonl", "-o", f"/dev/fd/{writing}").code == 0
     assert os.read(reading, 9).startswith(b"{")
-    assert Path("/dev/full").is_char_device()
+
+
+def test_a_link_is_followed_and_not_replaced(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
     (tmp_path / "link.json").symlink_to("elsewhere.json")
+
     assert analyze(tmp_path, "a.jsonl", "-o", "link.json").code == 0
     assert (tmp_path / "link.json").is_symlink()
     assert json.loads((tmp_path / "elsewhere.json").read_bytes())["schema"]
 
 
-# Windows lacks these, and macOS has them in another way. Libraries decide when they are loaded what
-# there is: those that the commands use are first.
+# Windows lacks these, and macOS has them in another way. Libraries decide when they are
+# loaded what there is: those that the commands use are first.
 COMMANDS = """
 import multiprocessing, os, signal, sys
 from pathlib import Path
 import datasets, pytest
 
 gone = {
-    os: "fork forkpty killpg getpgid setsid getpgrp geteuid sched_getaffinity mkfifo wait4 nice",
+    os: "fork forkpty killpg getpgid setsid getpgrp geteuid sched_getaffinity mkfifo "
+    "wait4 nice",
     signal: "SIGKILL SIGPROF SIGXCPU SIGHUP SIGALRM setitimer alarm",
 }
 multiprocessing.set_start_method("spawn", force=True)
@@ -197,7 +217,8 @@ sys.modules.update(dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios"))
 assert not [name for name in sys.modules if name.startswith("chunkscope.")]
 from tests.commands.helpers import chunkscope
 place = Path(sys.argv[1])
-data = Path("sample_data/math_word_problems.jsonl").resolve()
+data = place / "a.jsonl"
+data.write_text('{"prompt": "What is it?"}\\n' * 9)
 for words in (
     ("analyze", data),
     ("prefixes",),
@@ -228,15 +249,17 @@ def test_commands_run_without_posix_and_verify_says_what_it_needs(
 PROFILE = REPOSITORY / "reports" / "example" / "profile.json"
 
 
-def test_a_hub_that_says_nothing_is_waited_for_once_and_any_answer_is_one(
-    monkeypatch,
-) -> None:
+def test_a_refusal_of_the_hub_is_an_answer() -> None:
     with web_server({}) as address:  # 404, whatever is asked
         assert network.hub_problem(address) is None
+
+
+def test_a_hub_that_says_nothing_is_a_problem(monkeypatch) -> None:
     monkeypatch.setattr(network, "PATIENCE_S", 0.05)
     with socket.socket() as silent:  # takes connections
         silent.bind(("127.0.0.1", 0))
         silent.listen()
+
         assert network.hub_problem(f"http://127.0.0.1:{silent.getsockname()[1]}")
 
 
@@ -248,7 +271,9 @@ def test_a_hub_that_says_nothing_is_waited_for_once_and_any_answer_is_one(
     ],
     ids=["a tokenizer", "a model"],
 )
-def test_a_command_says_it_in_one_sentence(tmp_path, monkeypatch, words) -> None:
+def test_a_hub_that_cannot_be_reached_is_named_once(
+    tmp_path, monkeypatch, words
+) -> None:
     (tmp_path / "a.jsonl").write_text('{"prompt": "one"}\n')
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)

@@ -1,7 +1,6 @@
 """`report`, `gate` and `doctor` as a user meets them."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -18,105 +17,152 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_page_goes_beside_the_results_and_the_answer_to_the_terminal(place) -> None:
-    run = chunkscope(place, "report")
-    assert run.code == 0, run.err
-    assert (
-        (place / "reports" / "report.html").read_bytes().startswith(b"<!DOCTYPE html>")
-    )
-    for wanted in (place / "reports" / "report.html", place / "page.html"):
-        wanted.unlink(missing_ok=True)
-        asked = wanted if wanted.name == "page.html" else None
-        assert python.report(place / "reports", output=asked) == wanted
-        assert wanted.read_bytes().startswith(b"<!DOCTYPE html>")
+# -- report ----------------------------------------------------------------------------
 
 
-def test_markdown_and_json_go_to_stdout_and_the_files_name_says_the_form(place) -> None:
+def test_the_page_goes_beside_the_results(place):
+    assert chunkscope(place, "report").code == 0
+    assert (place / "reports" / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_python_writes_the_page_and_returns_its_path(place):
+    page = python.write_report(place / "reports", out=place / "page.html")
+
+    assert page == place / "page.html"
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_markdown_goes_to_stdout(place):
     assert "\n| " in chunkscope(place, "report", "--format", "md").out
+
+
+def test_json_has_every_artefact_or_null(place):
     document = json.loads(chunkscope(place, "report", "--json").out)
-    assert document["simulation"] is None
+
     assert document["plan"]["schema"].startswith("chunkscope/plan/")
-    chunkscope(place, "report", "-o", "all.json")
-    assert json.loads((place / "all.json").read_bytes()) == document
-    chunkscope(place, "report", "-o", "all.md")
-    assert "|" in (place / "all.md").read_text()
+    assert document["simulation"] is None
 
 
-def test_two_folders_are_compared(place) -> None:
-    build.profile(short=[7]).save(place / "new" / "profile.json")
-    changes = json.loads(chunkscope(place, "report", "reports", "new", "--json").out)
-    assert {change["subject"] for change in changes["data"]} >= {"short"}
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        pytest.param("all.json", "{", id="JSON"),
+        pytest.param("all.md", "**", id="Markdown"),
+        pytest.param("all.html", "<!DOCTYPE", id="a page"),
+    ],
+)
+def test_the_suffix_of_the_file_says_the_form(place, name, start):
+    assert chunkscope(place, "report", "-o", name).code == 0
+    assert (place / name).read_text().startswith(start)
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_budget_goes_beside_other_tables_is_kept_broken_and_replaced(
-    place, end
-) -> None:
-    others, path = (
-        f"# mine{end}[verify]{end}seed = 3  # why{end}",
-        place / "chunkscope.toml",
-    )
-    path.write_bytes(b"\xef\xbb\xbf" + others.encode())
-    assert "gate --init" in chunkscope(place, "gate").err
+# -- gate ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gated(place: Path) -> Path:
+    """With a budget that today's results keep."""
     run = chunkscope(place, "gate", "--init")
-    assert (run.code, "--emit vllm-yaml > vllm.yaml" in run.err) == (0, True), run.err
-    written = path.read_bytes()
-    assert written.startswith(others.encode())
-    old = place / "chunkscope.toml.old"
-    old.mkdir()  # which cannot be written, as in a read-only folder
-    for words, code in (((), 0), (("--init",), 2), (("--init", "--force"), 3)):
-        assert chunkscope(place, "gate", *words).code == code
-    old.rmdir()
-    assert chunkscope(place, "gate", "--init", "--force").code == 0
-    assert old.read_bytes() == path.read_bytes() == written
-    profile = build.profile(short=build.SHORT, mixed=(*build.MIXED, 99_999))
-    profile.save(place / "reports" / "profile.json")
-    run = chunkscope(place, "gate")
-    assert (run.code, "99,999" in run.out) == (1, True)
-    path.write_text("[gate")
-    assert chunkscope(place, "gate", "--init", "--force").code == 3
+    assert run.code == 0, run.err
+    return place
 
 
-def test_drift_names_what_was_counted_before_and_now(tmp_path) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        '{"prompt": "one two three", "question": "why"}\n'
-    )
-    lines = (
-        "analyze a.jsonl -f question",
-        "gate --init -c 'b b/c'",
-        "analyze a.jsonl --exclude b",
-    )
-    _, run, _ = (chunkscope(tmp_path, *shlex.split(line)) for line in lines)
-    assert "chunkscope gate --init --force --config 'b b/c'`" in run.err
-    out = " ".join(chunkscope(tmp_path, "gate", "-c", "b b/c").out.split())
-    before, now = "field question, exclude none", "field prompt, exclude 'b'"
-    assert f"The baseline was counted with {before}, this profile with {now}." in out
-    assert "To accept it: cp reports/profile.json 'b b/baseline/profile.json'" in out
-    (tmp_path / "b b/baseline/profile.json").unlink()
-    assert (
-        "mkdir -p 'b b/baseline' && cp"
-        in chunkscope(tmp_path, "gate", "-c", "b b/c").err
-    )
+def test_a_budget_of_today_is_kept_today(gated):
+    assert chunkscope(gated, "gate").code == 0
 
 
-def test_a_gate_speaks_json_and_python(place) -> None:
-    (place / "s.toml").write_text("[gate.data]\nlongest_prompt = 100\n")
-    assert (
-        "1 of 1 check in s.toml failed."
-        in chunkscope(place, "gate", "-c", "s.toml").out
-    )
-    document = json.loads(chunkscope(place, "gate", "--config", "s.toml", "--json").out)
-    result = python.gate(place / "reports", config=place / "s.toml")
-    assert (document["passed"], document["failed"], result.passed) == (False, 1, False)
+def test_the_gate_exits_1_where_the_data_has_drifted(gated):
+    longer = build.profile(short=build.SHORT, mixed=(*build.MIXED, 99_999))
+    longer.save(gated / "reports" / "profile.json")
+
+    run = chunkscope(gated, "gate")
+
+    assert run.code == 1
+    assert "99,999" in run.out
+
+
+def test_init_says_how_settings_are_checked(place):
+    run = chunkscope(place, "gate", "--init")
+
+    assert "--emit vllm-yaml > vllm.yaml`" in run.err
+    assert "chunkscope gate --init --force`" in run.err
+
+
+def test_init_commits_the_profile_as_the_baseline(gated):
+    baseline = python.Profile.load(gated / "baseline" / "profile.json")
+
+    assert baseline == python.Profile.load(gated / "reports" / "profile.json")
+
+
+def test_init_names_the_budget_in_the_next_command(place):
+    run = chunkscope(place, "gate", "--init", "-c", "b b/c.toml")
+
+    assert run.err.endswith("next: chunkscope gate --config 'b b/c.toml'\n")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+def test_init_leaves_other_tables_as_they_are(place, end):
+    others = f"# mine{end}[verify]{end}repeats = 3  # why{end}"
+    (place / "chunkscope.toml").write_bytes(others.encode())
+
+    assert chunkscope(place, "gate", "--init").code == 0
+    assert (place / "chunkscope.toml").read_bytes().startswith(others.encode())
+
+
+def test_init_does_not_replace_a_budget(gated):
+    run = chunkscope(gated, "gate", "--init")
+
+    assert run.code == 2
+    assert "--force" in run.err
+
+
+def test_with_force_the_old_budget_is_kept_aside(gated):
+    budget = gated / "chunkscope.toml"
+    budget.write_text(budget.read_text() + "# mine\n")
+    written = budget.read_text()
+
+    assert chunkscope(gated, "gate", "--init", "--force").code == 0
+    assert (gated / "chunkscope.toml.old").read_text() == written
+
+
+def test_a_budget_that_is_no_toml_is_not_replaced(place):
+    (place / "chunkscope.toml").write_text("[gate")
+
+    run = chunkscope(place, "gate", "--init", "--force")
+
+    assert run.code == 3
+    assert (place / "chunkscope.toml").read_text() == "[gate"
+
+
+def test_json_and_python_give_the_same_checks(place):
+    (place / "small.toml").write_text("[gate.data]\nlongest_prompt = 100\n")
+
+    run = chunkscope(place, "gate", "--config", "small.toml", "--json")
+    result = python.gate(place / "reports", config=place / "small.toml")
+
+    document = json.loads(run.out)
+    assert (document["passed"], result.passed) == (False, False)
     assert document["checks"][0]["value"] == result.checks[0].value == 4_000
 
 
-def test_the_answer_comes_first_and_the_diagnosis_is_kept(place) -> None:
+# -- doctor ----------------------------------------------------------------------------
+
+
+def test_the_diagnosis_is_written(place):
     run = chunkscope(place, "doctor", examples.LOG)
+
     assert run.code == 0, run.err
     assert python.Diagnosis.load(place / "reports" / "doctor.json").symptoms
-    assert chunkscope(
-        place, "doctor", "-", "--format", "md", stdin=examples.LOG.read_bytes()
-    ).out
+
+
+def test_a_log_can_come_through_a_pipe(place):
+    run = chunkscope(place, "doctor", "-", stdin=examples.LOG.read_bytes())
+
+    assert run.out == chunkscope(place, "doctor", examples.LOG).out
+
+
+def test_a_profile_that_is_named_must_be_there(place):
     run = chunkscope(place, "doctor", examples.LOG, "--profile", "elsewhere.json")
-    assert (run.code, "elsewhere.json" in run.err) == (3, True)
+
+    assert run.code == 3
+    assert "elsewhere.json" in run.err

@@ -31,11 +31,6 @@ IDLE = replace(DRAINED, prompt_tokens_per_s=0.0, output_tokens_per_s=0.0)
         pytest.param(BUSY, Bound.CLIENT, id="none waits"),
         pytest.param(QUEUED, Bound.PREFILL, id="some wait, with room for them"),
         pytest.param(
-            replace(BUSY, waiting=3, deferred=3),
-            Bound.CLIENT,
-            id="they wait for KV from elsewhere",
-        ),
-        pytest.param(
             replace(QUEUED, running=4, kv_use=0.79), Bound.PREFILL, id="room for one"
         ),
         pytest.param(

@@ -16,7 +16,7 @@ from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.choose import choose_field
 from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prompt import read_prompts
-from chunkscope.report.words import sentence
+from chunkscope.report.notes import sentence
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader

@@ -1,14 +1,11 @@
 """The command after a failed check: it makes an artefact again, or accepts it."""
 
-from dataclasses import replace
-
 import pytest
 
 from chunkscope.findings import load_findings
 from chunkscope.gating.budget import parse_budget
 from chunkscope.gating.gate import judge
 from chunkscope.gating.remedies import command_for, commands_of
-from chunkscope.lengths.profile import Sample
 from tests.build import MIXED, run
 
 
@@ -61,14 +58,6 @@ def test_limits_in_pyproject_are_moved_by_hand(full):
 )
 def test_no_command_is_offered_where_none_helps(full, budget):
     assert remedy(full, budget) == ""
-
-
-def test_a_sample_is_counted_again_and_whole(place):
-    made = place.save_profile()
-    sampled = replace(made.datasets[0], sample=Sample(rows=50, out_of=99, seed=0))
-    command = ("chunkscope", "analyze", "my data/")
-    place.save_profile(replace(made, datasets=(sampled,), command=command))
-    assert remedy(place, "[data]\np95 = 9000") == "chunkscope analyze 'my data/'"
 
 
 def test_what_follows_from_a_stale_plan_has_one_cause_and_one_command(full):

@@ -1,9 +1,7 @@
 """Small models with the ratios of real ones: kv_models.json has what each states.
 
 gemma-3 has a full layer in 6 and a rest; gemma-4's full attention has wider heads, or
-fewer that hold the keys alone; falcon states as many KV heads as heads and has one;
-minicpm-3 has latent attention of which vLLM keeps keys and values; falcon-h1 has
-attention and a state in each layer.
+fewer that hold the keys alone; falcon states as many KV heads as heads and has one.
 """
 
 import json

@@ -91,7 +91,7 @@ def calibration(model="llama-3.1-8b", gpu="h200", **changed) -> Calibration:
         tp=1,
         vllm="0.28.0",
         eager=False,
-        async_scheduling=False,
+        async_scheduling=True,
         steps=samples(count=200),
     )
     return replace(found, **changed)
@@ -99,35 +99,10 @@ def calibration(model="llama-3.1-8b", gpu="h200", **changed) -> Calibration:
 
 # -- fitting ---------------------------------------------------------------------------
 
-DENSE_AND_EXPERTS = [
-    pytest.param(TRUE, id="dense"),
-    pytest.param(replace(TRUE, experts_s=8e-3, expert_share=0.05), id="experts"),
-]
-
-
-@pytest.mark.parametrize("true", DENSE_AND_EXPERTS)
-def test_steps_give_their_model_back(true):
-    fit = fit_steps(samples(true, noise=0), expert_share=true.expert_share)
-
-    for name in GPU_TIMES:
-        expected = pytest.approx(getattr(true, name), rel=1e-3)
-        assert getattr(fit.step, name) == expected, name
-    assert fit.step.free_tokens == 128
-    assert fit.error < 1e-4
-
-
-@pytest.mark.parametrize("true", DENSE_AND_EXPERTS)
-def test_noise_and_hiccups_hardly_move_a_fit(true):
-    fit = fit_steps(samples(true, noise=0.02), expert_share=true.expert_share)
-
-    for name in GPU_TIMES:
-        assert getattr(fit.step, name) == pytest.approx(getattr(true, name), rel=0.1)
-    assert fit.error < 0.02
-
 
 def test_too_few_steps_are_an_input_error():
     with pytest.raises(InputError, match="5 steps"):
-        fit_steps(samples(count=5))
+        fit_steps(samples(count=5), PRIOR)
 
 
 def test_steps_that_all_begin_a_repeat_are_too_few():
@@ -136,7 +111,7 @@ def test_steps_that_all_begin_a_repeat_are_too_few():
     repeats = tuple(str(number) for number in range(30))
 
     with pytest.raises(InputError, match="too few"):
-        fit_steps(replace(begun, setting=repeats), prior=PRIOR)
+        fit_steps(replace(begun, setting=repeats), PRIOR)
 
 
 @pytest.mark.parametrize(("noise", "near"), [(0, 0.05), (0.05, 0.10)])
@@ -145,7 +120,7 @@ def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(
 ):
     steps = samples(BESIDE, count=4_000, noise=noise, longest=500)
 
-    step = fit_steps(steps, prior=PRIOR).step
+    step = fit_steps(steps, PRIOR).step
 
     for tokens, pairs, held in (
         (8_192, 8_192 * 10_000, 0),
@@ -165,7 +140,7 @@ def test_what_the_steps_do_not_show_is_assumed():
         if decodes < 2:
             places.append(place)
 
-    step = fit_steps(only(steps, places), prior=PRIOR).step
+    step = fit_steps(only(steps, places), PRIOR).step
 
     assert step.host.per_request_s == pytest.approx(HOST.per_request_s, rel=0.1)
 
@@ -174,7 +149,6 @@ def test_what_the_steps_do_not_show_is_assumed():
 @pytest.mark.parametrize(
     "prior",
     [
-        pytest.param(None, id="nothing known"),
         pytest.param(StepModel(host=HOST), id="the host known"),
         pytest.param(PRIOR, id="all known"),
     ],
@@ -182,7 +156,7 @@ def test_what_the_steps_do_not_show_is_assumed():
 def test_few_or_odd_steps_still_give_a_sane_model(took, prior):
     steps = replace(samples(count=25), duration_s=(took,) * 25)
 
-    step = fit_steps(steps, prior=prior).step
+    step = fit_steps(steps, prior).step
 
     for name in GPU_TIMES:
         assert 0 <= getattr(step, name) < 1e4, name
@@ -190,18 +164,10 @@ def test_few_or_odd_steps_still_give_a_sane_model(took, prior):
         assert 0 <= getattr(step.host, name) < 1e4, name
 
 
-@pytest.mark.parametrize(
-    ("changed", "hides"),
-    [
-        pytest.param({"async_scheduling": False}, False, id="one step after another"),
-        pytest.param({"async_scheduling": True}, True, id="ahead"),
-        pytest.param({"async_scheduling": True, "device": "cpu"}, False, id="on a CPU"),
-    ],
-)
-def test_only_an_engine_that_schedules_ahead_hides_its_host(changed, hides):
-    host = calibrated_cost(calibration(**changed)).step.host
-
-    assert (host != Host()) is hides
+@pytest.mark.parametrize("changed", [{"async_scheduling": False}, {"device": "cpu"}])
+def test_an_engine_that_does_not_schedule_ahead_is_refused(changed):
+    with pytest.raises(InputError, match="one step after another"):
+        calibrated_cost(calibration(**changed))
 
 
 def test_steps_that_were_recorded_without_windows_are_simulated_without():

@@ -67,15 +67,6 @@ def test_groups_pages_and_capacity_are_vllms(made, name, budget, caching):
     assert tokens == seen["tokens"]
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("name", CONFIGS)
-def test_weights_are_those_that_vllm_makes(made, name):
-    """Of mamba and linear attention, too. vLLM pads a vocabulary to multiples of 64."""
-    shape = shape_from_config(CONFIGS[name], name=name, source="test")
-    seen = made[name, BUDGETS[0], False]["parameters"]
-    assert shape.parameters.total == pytest.approx(seen, rel=0.005)
-
-
 # Layers of each group, its tokens in a block, bytes of a page; tokens of 10,000 blocks,
 # blocks with 50,000 tokens, and those of a request of 3,000. All are compared with
 # vLLM's above.
@@ -92,9 +83,6 @@ LAYOUTS = {
     "qwen3-next": ("F2/144" + 3 * " S2/144", 73_728, 1_300_317, 385, 27),
     "nemotron-h": ("F2/528" + 3 * " S2/528", 270_336, 3_723_636, 135, 12),
     "falcon": ("F4/16", 4_096, 160_000, 3_125, 188),
-    "minicpm-3": ("F4/16", 16_384, 160_000, 3_125, 188),
-    "jamba": ("F2/48" + 3 * " S2/48", 24_576, 462_824, 1_081, 69),
-    "falcon-h1": ("F4/144 S4/144", 73_728, 1_388_474, 361, 23),
     "lfm-2": ("F2/16" + 3 * " S2/16", 8_192, 158_146, 3_162, 194),
     "granite-4": ("F2/144" + 3 * " S2/144", 73_728, 1_300_317, 385, 27),
     "dbrx": ("F4/16", 8_192, 160_000, 3_125, 188),

@@ -141,8 +141,7 @@ def compared(verification, run) -> list[Compared]:
     today = with_prediction(
         replace(run, predicted=None, predicted_figures=None),
         find_model(verification.model.name),
-        verification.machine,
-        verification.workload,
+        verification,
     )
     now, then = today.predicted_figures, run.figures
     pairs = [

@@ -69,15 +69,6 @@ def codes(model):
             id="chunks of Llama 4",
         ),
         pytest.param(
-            {
-                "model_type": "mimo_v2_flash",
-                "sliding_window": 128,
-                "hybrid_layer_pattern": [0, *[1] * 4, 0, 1, 1] * 4,
-            },
-            24,
-            id="a pattern of ones and zeros",
-        ),
-        pytest.param(
             {"sliding_window": 128, "model_type": "not known"},
             0,
             id="not said in which layers",
@@ -112,11 +103,6 @@ LFM_2 = {"model_type": "lfm2", "full_attn_idxs": [9, 18]}
         pytest.param({"full_attention_interval": 4}, 24, id="all but every fourth"),
         pytest.param(BAMBA, 30, id="Bamba's own way"),
         pytest.param(LFM_2, 30, id="LFM2's own way"),
-        pytest.param(
-            {"attn_type_list": [0, 1] * 16, "model_type": "minimax_m1"},
-            16,
-            id="MiniMax's own way",
-        ),
     ],
 )
 def test_layers_with_a_state_hold_no_kv_cache(layers, stateful):
@@ -148,7 +134,7 @@ def test_each_layers_kind_must_be_said(layers):
         ),
         pytest.param(
             {"compress_ratios": [0, 0, 4, 128] * 8, "sliding_window": 128},
-            "compresses its KV cache, and its memory is not known",
+            "the KV cache of test",
             id="DeepSeek-V4",
         ),
         pytest.param(
@@ -156,6 +142,7 @@ def test_each_layers_kind_must_be_said(layers):
             "not known.*: compressed_sparse_attention",
             id="compressed in some layers",
         ),
+        pytest.param({"model_type": "jamba"}, "the KV cache of test", id="Jamba"),
         pytest.param({"num_hidden_layers": 10**15}, "of 10+ layers", id="too many"),
     ],
 )
@@ -166,9 +153,9 @@ def test_a_kv_cache_that_is_not_known_is_refused(layers, reason):
 
 # -- weights and bytes -----------------------------------------------------------------
 
-BORROWING = {"num_kv_shared_layers": 6, "use_double_wide_mlp": True}
 INDEXED = {"model_type": "deepseek_v32", "index_n_heads": 64, "index_head_dim": 128}
 NEW_FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2}
+BORROWING = {"num_kv_shared_layers": 6}
 SIGNS = {
     "hybrid_override_pattern": "M-M*M-ME",
     "num_hidden_layers": 8,
@@ -176,47 +163,31 @@ SIGNS = {
     "moe_intermediate_size": 64,
     "n_shared_experts": 0,
 }
-# Exact weights of attention, MLP, experts and head; bytes of a token on each of two
-# GPUs: KV cache, activations, the experts' workspace; of a latent with 1,000 tokens
-# behind 100.
+# Bytes of a token on each of two GPUs: KV cache, activations, the experts' workspace;
+# of a latent with 1,000 tokens behind 100.
 KINDS = [
-    ("gemma-2", {}, (1_179_648, 2_359_296, 0, 0), (1_536, 3_072, 0, 0)),
-    ("gemma-3", {}, (2_752_512, 5_505_024, 0, 0), (3_584, 3_200, 0, 0)),
-    ("gemma-4", {}, (2_752_512, 4_718_592, 0, 0), (3_584, 3_200, 0, 0)),
-    ("gemma-4, fewer heads", {}, (3_276_800, 4_718_592, 0, 0), (6_144, 4_096, 0, 0)),
-    ("gpt-oss", {}, (789_520, 0, 6_311_936, 524_288), (1_024, 2_688, 3_072, 0)),
-    ("mistral", {}, (786_432, 1_572_864, 0, 524_288), (1_024, 3_072, 0, 0)),
-    ("nearly as many of both", {}, (1381660, 0, 11045888, 524288),
-        (1792, 2688, 3072, 0)),
-    ("deepseek-v2", {}, (2999808, 589824, 786432, 524288), (3456, 4608, 2048, 1420800)),
-    ("deepseek-v3", {}, (2705184, 589824, 786432, 524288), (3456, 4608, 2048, 1420800)),
-    ("deepseek-v3", INDEXED, (5212704, 589824, 786432, 524288),
-        (3_852, 4_608, 2_048, 1_420_800)),
-    ("qwen3-next", {}, (3719648, 393216, 3145728, 524288), (512, 3_200, 2_048, 0)),
-    ("nemotron-h", {}, (5_574_432, 1_310_720, 0, 524_288), (512, 2_688, 0, 0)),
-    ("falcon", {}, (655_360, 2_097_152, 0, 0), (1_024, 3_584, 0, 0)),
-    ("minicpm-3", {}, (492_160, 1_572_864, 0, 524_288), (2_048, 3_072, 0, 0)),
-    ("jamba", {}, (3020064, 1572864, 6291456, 524288), (512, 3_072, 3_072, 0)),
-    ("falcon-h1", {}, (2_513_504, 1_572_864, 0, 524_288), (1_024, 3_072, 0, 0)),
-    ("lfm-2", {}, (1_970_688, 3_145_728, 0, 0), (512, 3_200, 0, 0)),
-    ("granite-4", {}, (2996256, 786432, 12582912, 524288), (512, 2_952, 3_072, 0)),
-    ("dbrx", {}, (786_432, 0, 6_291_456, 524_288), (1_024, 2_688, 3_072, 0)),
-    ("opt", {}, (1_052_672, 2_102_272, 0, 0), (2_048, 3_584, 0, 0)),
-    ("gemma-4", BORROWING, (2_752_512, 7_077_888, 0, 0), (1_792, 4_608, 0, 0)),
-    ("jamba", {"num_experts": 1}, (3020064, 3145728, 0, 524288), (512, 3_072, 0, 0)),
-    ("granite-4", {"num_local_experts": 0}, (2996256, 786432, 0, 524288),
-        (512, 2_688, 0, 0)),
-    ("falcon", NEW_FALCON, (786_432, 2_097_152, 0, 0), (1_024, 3_584, 0, 0)),
-    ("nemotron-h", SIGNS, (3650752, 524288, 131072, 524288), (256, 2_688, 2_048, 0)),
-]  # fmt: skip
+    ("gemma-2", {}, (1_536, 3_072, 0, 0)),
+    ("gemma-3", {}, (3_584, 3_200, 0, 0)),
+    ("gemma-4", {}, (3_584, 3_200, 0, 0)),
+    ("gemma-4", BORROWING, (1_792, 3_200, 0, 0)),
+    ("gemma-4, fewer heads", {}, (6_144, 4_096, 0, 0)),
+    ("gpt-oss", {}, (1_024, 2_688, 3_072, 0)),
+    ("mistral", {}, (1_024, 3_072, 0, 0)),
+    ("deepseek-v3", {}, (3_456, 4_608, 2_048, 1_420_800)),
+    ("deepseek-v3", INDEXED, (3_852, 4_608, 2_048, 1_420_800)),
+    ("qwen3-next", {}, (512, 3_200, 2_048, 0)),
+    ("nemotron-h", {}, (512, 2_688, 0, 0)),
+    ("nemotron-h", SIGNS, (256, 2_688, 2_048, 0)),
+    ("falcon", {}, (1_024, 3_584, 0, 0)),
+    ("falcon", NEW_FALCON, (1_024, 3_584, 0, 0)),
+    ("granite-4", {}, (512, 2_952, 3_072, 0)),
+    ("dbrx", {}, (1_024, 2_688, 3_072, 0)),
+]
 
 
-@pytest.mark.parametrize(("name", "changed", "exact", "token_bytes"), KINDS)
-def test_weights_and_bytes_of_each_kind_of_model(name, changed, exact, token_bytes):
-    """Small models, of which norms and biases are up to a per cent."""
+@pytest.mark.parametrize(("name", "changed", "token_bytes"), KINDS)
+def test_bytes_of_a_token_of_each_kind_of_model(name, changed, token_bytes):
     model = shape(CONFIGS[name], **changed)
-    p = model.parameters
-    assert (p.attention, p.mlp, p.experts, p.head) == pytest.approx(exact, rel=0.01)
     assert token_bytes == (
         model.kv_bytes_per_token(2),
         model.activation_bytes_per_token(2),
@@ -233,8 +204,6 @@ def test_weights_and_bytes_of_each_kind_of_model(name, changed, exact, token_byt
         ("nemotron-h", None, 134_912),
         ("nemotron-h", "float32", 134_912),
         ("nemotron-h", "bfloat16", 69_376),
-        ("jamba", "float32", 9_728),
-        ("falcon-h1", None, 34_688),
         ("lfm-2", None, 512),
         ("granite-4", None, 34_688),
     ],
@@ -267,27 +236,6 @@ def test_a_multimodal_config_keeps_its_language_model_one_level_down():
     assert model.parameters.attention == shape().parameters.attention
     assert model.quantization.method == "fp8"
     assert model.notes[-1].code == "vision_tower"
-
-
-@pytest.mark.parametrize(
-    ("key", "tower", "weights"),
-    [
-        pytest.param(
-            "vision_config", {}, 24 * 1024 * (4 * 1024 + 2 * 4096), id="plain"
-        ),
-        pytest.param(
-            "vision_config",
-            {"hidden_act": "silu"},
-            24 * 1024 * (4 * 1024 + 3 * 4096),
-            id="gated",
-        ),
-        pytest.param("audio_config", {}, 24 * 1024 * (4 * 1024 + 2 * 4096), id="heard"),
-    ],
-)
-def test_a_tower_is_counted_roughly(key, tower, weights):
-    config = {"hidden_size": 1024, "depth": 24, "intermediate_size": 4096, **tower}
-    model = shape({"model_type": "some_vl", "text_config": LLAMA}, **{key: config})
-    assert model.parameters.vision == weights
 
 
 @pytest.mark.parametrize(

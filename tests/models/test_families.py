@@ -1,11 +1,10 @@
 """Each family that transformers knows: as the model that it builds, without memory."""
 
 import json
-from dataclasses import asdict
 
 import pytest
 
-from chunkscope.models import find_model, shape_from_config
+from chunkscope.models import find_model
 from tests.models.built import tensors_of
 from tests.models.headers import write_header
 
@@ -29,7 +28,6 @@ FAMILIES = [
     "exaone4",
     "exaone_moe",
     "falcon",
-    "falcon_h1",
     "flex_olmo",
     "gemma",
     "gemma2",
@@ -56,15 +54,12 @@ FAMILIES = [
     "hyperclovax",
     "iquestcoder",
     "jais2",
-    "jamba",
     "laguna",
     "lfm2",
     "lfm2_moe",
     "llama",
     "llama4_text",
     "mellum",
-    "minicpm3",
-    "minimax",
     "minimax_m2",
     "ministral",
     "ministral3",
@@ -100,8 +95,6 @@ LFM_2_LAYERS = {"layer_types": ["conv", "conv", "full_attention", "conv"] * 8}
 COMPLETED = {
     "hunyuan_v1_dense": {"head_dim": 128},
     "ministral": {"head_dim": 128},
-    # vLLM makes keys and values of layers that borrow, too.
-    "gemma3n_text": {"num_kv_shared_layers": 0},
     "lfm2_moe": LFM_2_LAYERS,
     "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
 }
@@ -118,8 +111,6 @@ VARIANTS = [
             "ffn_hidden_size": 32_768,
         },
     ),
-    ("granitemoehybrid", {"num_local_experts": 0}),
-    ("jamba", {"num_experts": 1}),
     ("lfm2", LFM_2_LAYERS),
     (
         "gemma4_text",
@@ -149,20 +140,9 @@ def model(request):
 
 
 @pytest.mark.real
-@pytest.mark.filterwarnings("ignore:`torch.jit")  # GPT-BigCode's own code
-@pytest.mark.parametrize("model", CASES, indirect=True, ids=lambda case: case[0])
-def test_the_formula_comes_within_a_per_cent_of_what_is_built(model):
-    config, tensors = model
-    total = sum(tensor.stored_bytes for tensor in tensors) // 2
-    shape = shape_from_config(config, name="built", source="test")
-    assert shape.parameters.total == pytest.approx(total, rel=0.01)
-
-
-@pytest.mark.real
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("model", CASES, indirect=True, ids=lambda case: case[0])
 def test_the_headers_of_a_checkpoint_give_exactly_what_is_built(model, tmp_path):
-    """By kinds that agree with the formula's."""
     config, tensors = model
     (tmp_path / "config.json").write_text(json.dumps(config))
     stored = {tensor.name: (tensor.dtype, tensor.shape) for tensor in tensors}
@@ -170,7 +150,3 @@ def test_the_headers_of_a_checkpoint_give_exactly_what_is_built(model, tmp_path)
     shape = find_model(tmp_path)
     assert shape.weight_bytes == sum(tensor.stored_bytes for tensor in tensors)
     assert 2 * shape.parameters.total == shape.weight_bytes
-    formula = asdict(shape_from_config(config, name="built", source="test").parameters)
-    for kind in ("embedding", "head", "experts", "by_layer"):
-        exact = getattr(shape.parameters, kind)
-        assert formula[kind] == pytest.approx(exact, rel=0.01), kind

@@ -29,11 +29,6 @@ def of_group(bits, group_size):
             id="awq",
         ),
         pytest.param(
-            {"quant_method": "awq", "w_bit": 4, "q_group_size": 64},
-            4 + 20 / 64,
-            id="awq with older names",
-        ),
-        pytest.param(
             {"quant_method": "gptq", "bits": 8, "group_size": -1}, 8, id="whole rows"
         ),
         pytest.param(
@@ -50,11 +45,6 @@ def of_group(bits, group_size):
             {"quant_method": "bitsandbytes", "load_in_4bit": True},
             4 + 32 / 64,
             id="bitsandbytes",
-        ),
-        pytest.param(
-            {"quant_method": "bitsandbytes", "bnb_4bit_use_double_quant": True},
-            4 + 8 / 64,
-            id="quantized scales",
         ),
         pytest.param(
             {"quant_method": "bitsandbytes", "load_in_8bit": True}, 8, id="8-bit bnb"

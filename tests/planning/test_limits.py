@@ -1,5 +1,6 @@
 """`recommend --slo`: the setting that keeps the limits, or the rate that would."""
 
+import json
 import re
 import shlex
 from dataclasses import replace
@@ -14,7 +15,7 @@ from chunkscope.planning.plan import AdviceKind, Plan
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.search import Search
 from chunkscope.planning.simulator import Simulator
-from chunkscope.report.words.plan import answer as advice
+from chunkscope.report.plan import headline as advice
 from tests.build import LONG, MIXED, advised, profile
 from tests.commands.helpers import chunkscope as run
 
@@ -229,3 +230,19 @@ def test_limits_that_cannot_be_kept_are_emitted_only_anyway_with_a_comment(folde
     assert (done.code, first) == (0, "apiVersion: v1")
     bare = run(folder, *words[:-1], "vllm-args", "--anyway")  # has no comments
     assert (bare.out.strip(), "NOT keep the limits: itl_p50" in bare.err) == ("", True)
+
+
+def test_the_rate_of_a_trace_is_of_its_own_requests_and_of_no_search(folder):
+    """A profile beside it names the plan's setting, and no other is looked for."""
+    words = "--model qwen3-8b --gpu h100"
+    planned = run(folder, "recommend", *words.split())
+    assert planned.code == 0, planned.err
+    rows = ['{"timestamp": 0, "input_length": 900, "output_length": 8}'] * 100
+    (folder / "trace.jsonl").write_text("\n".join(rows))
+
+    found = run(folder, "simulate", "--find-rate", "--trace", "trace.jsonl", "--json")
+
+    assert found.code == 0, found.err
+    simulation = json.loads(found.out)
+    assert simulation["workload"]["source"] == "trace.jsonl"
+    assert [run["setting"] for run in simulation["runs"]] == ["plan"]

@@ -12,8 +12,8 @@ from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.reuse import NearMiss, PrefixReuse, Scoring
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LogSummary
-from chunkscope.report.words.plan import saving as words
-from chunkscope.report.words.plan import setup
+from chunkscope.report.plan import saving_text as words
+from chunkscope.report.plan import setup
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.build import dataset, profile
 

@@ -47,7 +47,8 @@ def test_recommend_simulate_verify_and_the_gate_give_the_same_figures_for_every_
     assert gate.attempt(plan.effective).figures == plan.run.figures
     run = build.run("plan", settings=plan.settings, engine=plan.effective.given())
     machine = Machine(device="cuda", gpu=plan.gpu.title, vllm="0.32.0")
-    measured = with_prediction(run, plan.model, machine, workload, plan.request.slo)
+    sent = build.verification(machine=machine, workload=workload, slo=plan.request.slo)
+    measured = with_prediction(run, plan.model, sent)
     assert measured.predicted_figures == plan.run.figures
 
 

@@ -9,7 +9,7 @@ from chunkscope import Profile
 from chunkscope.models import MODELS, find_model
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.recommend import recommend, tokenizer_note
-from chunkscope.report.words import sentence
+from chunkscope.report.notes import sentence
 from chunkscope.tokenizers.resolve import TokenizerInfo
 from tests.build import SHORT, profile
 

@@ -10,7 +10,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.prefixes import comparison
 from chunkscope.simulation.draw import draw_workload
-from chunkscope.simulation.outputs import dataset_output
+from chunkscope.simulation.outputs import dataset_output, read_output
 from chunkscope.simulation.run import simulate
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.vllm.engine import Engine
@@ -78,7 +78,7 @@ def directly(texts: list[str]) -> float:
 
 def simulated(dataset: DatasetProfile) -> float:
     """Of all prompts, in a KV cache that has room for everything."""
-    output = dataset_output(dataset, Task.GENERATE, 1)
+    output = dataset_output(dataset, Task.GENERATE, read_output(1))
     workload = draw_workload([dataset], [output], room=1 << 20, order=SendOrder.DATA)
     assert workload.input_tokens == dataset.lengths.total
     settings = Settings(

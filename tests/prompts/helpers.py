@@ -9,7 +9,7 @@ from chunkscope.prompts.choose import choose_field, choose_prompt
 from chunkscope.prompts.harness.log import HarnessLog, LogSummary, SentRequest
 from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prompt import LogReader, Prompt, PromptReader, read_prompts
-from chunkscope.report.words import sentence
+from chunkscope.report.notes import sentence
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader

@@ -3,6 +3,7 @@ form.
 """
 
 import json
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -258,9 +259,9 @@ def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(
 # --- sessions -------------------------------------------------------------------------
 
 
-def pauses(log: ReadLog) -> list[tuple[str, int, float | None]]:
+def pauses(log: ReadLog) -> list[tuple[str, float | None]]:
     sessions = [request.session for request in log.requests]
-    return [(turn.session, turn.number, turn.pause_s) for turn in sessions]
+    return [(turn.session, turn.pause_s) for turn in sessions]
 
 
 def test_the_turns_of_a_sample_are_a_session_with_the_time_between_them(tmp_path):
@@ -273,10 +274,10 @@ def test_the_turns_of_a_sample_are_a_session_with_the_time_between_them(tmp_path
         write_eval(tmp_path / "a.eval", sample(1, first, second, third), meanwhile)
     )
     assert pauses(log) == [
-        ("1 epoch 1", 1, None),
-        ("x epoch 1", 1, None),
-        ("1 epoch 1", 2, 4.0),
-        ("1 epoch 1", 3, 0.0),
+        ("1 epoch 1", None),
+        ("x epoch 1", None),
+        ("1 epoch 1", 4.0),
+        ("1 epoch 1", 0.0),
     ]
 
 
@@ -284,31 +285,31 @@ def test_what_a_sample_waited_for_a_connection_is_no_pause(tmp_path) -> None:
     first = event("a", at=1, working_start=1.0, working_time=2.0)
     second = event("b", at=50, working_start=4.5, working_time=1.0)
     log = read_log(write_eval(tmp_path / "a.eval", sample(1, first, second)))
-    assert [pause for _, _, pause in pauses(log)] == [None, 1.5]
+    assert [pause for _, pause in pauses(log)] == [None, 1.5]
 
 
 def test_requests_that_overlap_have_no_pause(tmp_path) -> None:
     first = event("a", at=1, working_start=1.0, working_time=2.0)
     second = event("b", at=2, working_start=2.0, working_time=1.0)
     log = read_log(write_eval(tmp_path / "a.eval", sample(1, first, second)))
-    assert [pause for _, _, pause in pauses(log)] == [None, 0.0]
+    assert [pause for _, pause in pauses(log)] == [None, 0.0]
 
 
 def test_a_log_without_times_of_its_answers_has_no_pauses(tmp_path) -> None:
     log = read_log(
         write_eval(tmp_path / "a.eval", sample(1, event("a"), event("b", at=1)))
     )
-    assert pauses(log) == [("1 epoch 1", 1, None), ("1 epoch 1", 2, None)]
+    assert pauses(log) == [("1 epoch 1", None), ("1 epoch 1", None)]
 
 
 def test_each_try_of_a_sample_is_a_session(tmp_path) -> None:
     retry = {"message": "timed out", "events": [event("a"), event("b", at=1)]}
     tried = sample(1, event("a", at=2), error_retries=[retry])
     log = read_log(write_eval(tmp_path / "a.eval", tried))
-    assert [(name, number) for name, number, _ in pauses(log)] == [
-        ("1 epoch 1", 1),
-        ("1 epoch 1", 2),
-        ("1 epoch 1 try 2", 1),
+    assert [name for name, _ in pauses(log)] == [
+        "1 epoch 1",
+        "1 epoch 1",
+        "1 epoch 1 try 2",
     ]
 
 
@@ -317,10 +318,55 @@ def test_the_turns_of_a_real_agent_are_its_sessions(shared) -> None:
     log = read_log(real_log(shared, "21*gsm8k-agent"))
     sessions = Counter(request.session.session for request in log.requests)
     assert list(sessions.values()) == [3] * 10
-    for request in log.requests:
-        turn = request.session
-        assert (turn.pause_s is None) == (turn.number == 1)
-        assert turn.number == 1 or 0 < turn.pause_s < 1
+    seconds = [pause for _, pause in pauses(log) if pause is not None]
+    assert len(seconds) == 20
+    assert all(0 < pause < 1 for pause in seconds)
+
+
+# An agent that waits twice and answers; its model is a list of outputs.
+AGENT = """import asyncio, sys
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.solver import generate, use_tools
+from inspect_ai.tool import tool
+
+@tool
+def wait():
+    async def execute(seconds: float) -> str:
+        \'\'\'Wait.\n\n        Args:\n            seconds: How long.\n        \'\'\'
+        await asyncio.sleep(seconds)
+        return "You waited."
+    return execute
+
+name = "mockllm/model"
+calls = [ModelOutput.for_tool_call(name, "wait", {"seconds": 0.3})] * 2
+turns = [*calls, ModelOutput.from_content(name, "Done.")]
+for turn in turns:  # without it, the model would load a tokenizer to count
+    turn.usage = ModelUsage(output_tokens=2, total_tokens=2)
+task = Task(
+    dataset=[Sample(input="Wait twice."), Sample(input="Wait, then wait again.")],
+    solver=[use_tools(wait()), generate()],
+)
+eval(task, model=get_model(name, custom_outputs=turns * 2), max_samples=1,
+     log_dir=sys.argv[1], display="none")
+"""
+
+
+@pytest.mark.real
+def test_inspects_own_log_of_an_agent_has_its_sessions(
+    harness_python, tmp_path, shared
+) -> None:
+    subprocess.run([str(harness_python), "-c", AGENT, str(tmp_path)], check=True)
+    (path,) = tmp_path.glob("*.eval")
+    tokenizer = str(shared / "tokenizers" / "qwen3")
+    (dataset,) = chunkscope.analyze(path, tokenizer=tokenizer).datasets
+    sessions = dataset.sessions
+    assert (sessions.turns, sessions.at_once) == ((3, 3), 1)
+    for place in sessions.later_turns:
+        before = sessions.prompt_tokens[place - 1]
+        assert before < sessions.kept_tokens[place] < sessions.prompt_tokens[place]
+        assert sessions.think_ms[place] >= 300
 
 
 def test_messages_are_counted_for_a_tokenizer_and_usage_is_there_too(tmp_path) -> None:
@@ -372,7 +418,7 @@ def test_the_model_that_is_named_is_counted(tmp_path, name) -> None:
 def test_a_pause_holds_what_other_models_did(tmp_path) -> None:
     log = read_log(graded(tmp_path), log_model="vllm/m")
     assert prompts_of(log) == ["asked", "again"]
-    assert pauses(log) == [("1 epoch 1", 1, None), ("1 epoch 1", 2, 4.0)]
+    assert pauses(log) == [("1 epoch 1", None), ("1 epoch 1", 4.0)]
 
 
 def test_a_model_that_is_not_in_the_log_is_an_error(tmp_path) -> None:

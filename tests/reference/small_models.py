@@ -32,12 +32,10 @@ WITH_WINDOW = {**SMALL, "sliding_window": WINDOW}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama": ("llama", SMALL),
-    "Qwen2": ("qwen2", SMALL),
     "Qwen2, one layer with a window": (
         "qwen2",
         {**WITH_WINDOW, "use_sliding_window": True, "max_window_layers": 1},
     ),
-    "Qwen3": ("qwen3", {**SMALL, "head_dim": 8}),
     "Mistral with a window": ("mistral", WITH_WINDOW),
     "Gemma 2, which caps its scores": ("gemma2", {**WITH_WINDOW, "head_dim": 8}),
     "Gemma 3": ("gemma3_text", {**WITH_WINDOW, "head_dim": 8}),
@@ -51,15 +49,14 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @cache
-def model_of(family: str, attention: str | None = None) -> Any:
+def model_of(family: str) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     kind, options = FAMILIES[family]
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, **options)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
-    return model.eval()
+    return AutoModelForCausalLM.from_config(config).eval()
 
 
 def prompt_of(tokens: int, seed: int = 0) -> list[int]:

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from chunkscope.errors import UsageError  # noqa: E402
 from chunkscope.reference.chunked import ChunkingStats, chunked  # noqa: E402
-from tests.build import MIXED, SHORT, plan, profile  # noqa: E402
+from tests.build import MIXED, SHORT, plan  # noqa: E402
 from tests.reference.small_models import (  # noqa: E402
     FAMILIES,
     model_of,
@@ -155,18 +155,6 @@ def test_second_turns_stay_the_same(padded: dict[str, Any]) -> None:
     assert model.chunking.stats.chunked_sequences == 4
 
 
-@torch.no_grad()
-def test_beams_stay_the_same(padded: dict[str, Any]) -> None:
-    model = model_of("Llama")
-    options = {"max_new_tokens": 5, "num_beams": 2, "do_sample": False}
-    answer = model.generate(**padded, **options)
-
-    chunked(model, threshold=40, chunk=32)
-
-    assert torch.equal(model.generate(**padded, **options), answer)
-    assert model.chunking.stats.chunks_processed == 3
-
-
 @pytest.mark.parametrize(
     ("threshold", "chunks"),
     [
@@ -258,19 +246,17 @@ def test_undo_keeps_a_forward_that_somebody_else_has_set() -> None:
         del model.forward
 
 
-def test_the_threshold_can_be_a_plans_or_a_profiles() -> None:
-    model = model_of("Llama")
+def test_the_threshold_can_be_a_plans() -> None:
     planned = plan(MIXED)
 
-    by_plan = chunked(model, plan=planned).chunking.threshold
-    by_profile = chunked(model, profile=profile(data=MIXED)).chunking.threshold
+    model = chunked(model_of("Llama"), plan=planned)
 
-    assert by_plan == by_profile == planned.decision.threshold
+    assert model.chunking.threshold == planned.decision.threshold
 
 
 @torch.no_grad()
 def test_mode_off_leaves_prompts_whole_without_a_warning() -> None:
-    model = chunked(model_of("Llama"), profile=profile(data=SHORT))
+    model = chunked(model_of("Llama"), plan=plan(SHORT))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model(ids_of())
@@ -281,8 +267,8 @@ def test_mode_off_leaves_prompts_whole_without_a_warning() -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({}, "profile"),
-        ({"threshold": 8, "profile": "profile.json"}, "profile"),
+        ({}, "plan"),
+        ({"threshold": 8, "plan": "plan.json"}, "plan"),
         ({"threshold": 0}, "threshold"),
         ({"threshold": 8, "chunk": "by-length"}, "chunk"),
     ],

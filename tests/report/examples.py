@@ -28,9 +28,9 @@ def profile() -> Profile:
 
 
 @cache
-def plan(**asked: str) -> Plan:
-    wanted = {"model": "qwen2.5-1.5b", "gpu": "l4", "vllm_version": "0.24.0", **asked}
-    return recommend(profile(), **wanted)
+def plan(**options: str) -> Plan:
+    usual = {"model": "qwen2.5-1.5b", "gpu": "l4", "vllm_version": "0.24.0"}
+    return recommend(profile(), **{**usual, **options})
 
 
 def limits_broken() -> Plan:
@@ -41,8 +41,8 @@ def limits_broken() -> Plan:
 
 
 @cache
-def simulation(**asked: Any) -> Simulation:
-    return simulate(plan(), profile(), **asked)
+def simulation(**options: Any) -> Simulation:
+    return simulate(plan(), profile(), **options)
 
 
 def verification() -> Verification:
@@ -70,8 +70,6 @@ def folder(place: Path, *names: str) -> Findings:
 
 def hostile() -> Profile:
     """Names that no output may obey."""
-    datasets = [
-        replace(dataset, name=HOSTILE, path=HOSTILE, field=HOSTILE, notes=())
-        for dataset in profile().datasets[:1]
-    ]
-    return replace(profile(), datasets=tuple(datasets))
+    dataset = profile().datasets[0]
+    strange = replace(dataset, name=HOSTILE, path=HOSTILE, field=HOSTILE, notes=())
+    return replace(profile(), datasets=(strange,))

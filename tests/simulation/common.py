@@ -10,10 +10,10 @@ from chunkscope.hardware.kv_groups import KvGroup
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.models.layers import KvKind
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.result import Judged, SimulatedRun
 from chunkscope.simulation.run import simulate as simulate_workload
 from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.workload import Session, Turn, Workload, single
+from chunkscope.simulation.workload import Phase, Session, Turn, Workload, single
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy, Task
 from chunkscope.vllm.flags import release
@@ -80,7 +80,7 @@ def talk(*turns: tuple[int, int, float]) -> Session:
     return Session(turns=tuple(made))
 
 
-def workload_of(
+def workload_of(  # noqa: PLR0913  (all by name)
     requests: Iterable[Session | tuple[int, int]],
     *,
     stretches: Sequence[Stretch] = (),
@@ -88,6 +88,8 @@ def workload_of(
     concurrency: int | None = None,
     samples_at_once: int | None = None,
     scored: Iterable[int] = (),
+    sticky: bool = False,
+    phases: Sequence[Phase] = (),
 ) -> Workload:
     """A request may be just (prompt tokens, output tokens): then it is there from the
     start."""
@@ -108,6 +110,8 @@ def workload_of(
         concurrency=concurrency,
         samples_at_once=samples_at_once,
         scored=Numbers(scored),
+        sticky=sticky,
+        phases=tuple(phases),
     )
 
 
@@ -118,6 +122,7 @@ def simulate(  # noqa: PLR0913  (all by name)
     *,
     vllm: str = "0.30",
     slo: str | None = None,
+    e2e_timeout_s: float | None = None,
     timeline: int = 0,
     policy: ChunkPolicy = ChunkPolicy.VLLM,
     **sent: Any,
@@ -129,7 +134,7 @@ def simulate(  # noqa: PLR0913  (all by name)
         settings,
         engine,
         step,
-        limits=read_slo(slo),
+        judged=Judged(limits=read_slo(slo), e2e_timeout_s=e2e_timeout_s),
         policy=policy,
         timeline=timeline,
         kv_pool=pool,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.simulation.rate import PER_DOUBLING, UNIT_RATE, highest_rate
-from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.result import Judged, SimulatedRun
 from chunkscope.simulation.run import simulate
 from chunkscope.simulation.slo import GROWING, read_slo
 from chunkscope.simulation.sweep import points
@@ -42,7 +42,7 @@ def at_rate(workload: Workload, rate: float, slo: str | None = None) -> Simulate
         SETTINGS,
         ENGINE,
         QUICK,
-        limits=read_slo(slo),
+        judged=Judged(limits=read_slo(slo)),
         kv_pool=POOL,
     )
 

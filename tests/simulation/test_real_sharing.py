@@ -19,7 +19,7 @@ import chunkscope
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prompts.chat import Conversation
 from chunkscope.simulation.draw import draw_workload
-from chunkscope.simulation.outputs import dataset_output
+from chunkscope.simulation.outputs import dataset_output, read_output
 from chunkscope.simulation.run import simulate
 from chunkscope.simulation.workload import Workload, single
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -139,7 +139,9 @@ def sent(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Se
         data = tmp_path_factory.mktemp("data") / f"{rows_of.__name__}.jsonl"
         data.write_text("\n".join(map(json.dumps, rows)))
         profile = chunkscope.analyze(data, tokenizer=folder)
-        outputs = [dataset_output(one, Task.GENERATE, 1) for one in profile.datasets]
+        outputs = []
+        for dataset in profile.datasets:
+            outputs.append(dataset_output(dataset, Task.GENERATE, read_output(1)))
         workload = draw_workload(profile.datasets, outputs, room=1 << 20)
         ids = token_ids(rows, Tokenizer(folder))
         assert [request.prompt_tokens for request in workload.requests] == list(

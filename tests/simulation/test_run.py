@@ -1,6 +1,7 @@
 """The clock around the scheduler: what a setting costs, in seconds."""
 
 import random
+import sys
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,9 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
 from chunkscope.models import find_model
+from chunkscope.simulation import run as run_module
 from chunkscope.simulation.run import simulate as simulate_workload
-from chunkscope.simulation.workload import Session
+from chunkscope.simulation.workload import Phase, Session, Turn, single
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
@@ -332,7 +334,7 @@ def _two() -> list[Session]:
 
 
 def test_a_client_keeps_so_many_sessions_under_way():
-    run = simulate(_two(), args(enable_prefix_caching=False), concurrency=1)
+    run = simulate(_two(), args(enable_prefix_caching=False), samples_at_once=1)
 
     one = simulate(_two()[:1], args(enable_prefix_caching=False))
     assert run.figures.makespan_s == pytest.approx(2 * one.figures.makespan_s)
@@ -352,9 +354,8 @@ def some(count: int, pause_s: float = 0.0) -> list[Session]:
     return arriving(*rows)
 
 
-@pytest.mark.parametrize("pause_s", [0.0, 0.5, 8.0])
-def test_each_replica_gets_every_second_request(pause_s):
-    requests = some(30, pause_s)
+def test_of_requests_that_come_at_once_each_replica_gets_every_second():
+    requests = some(30)
 
     both = simulate(requests, TWO)
 
@@ -363,13 +364,38 @@ def test_each_replica_gets_every_second_request(pause_s):
     assert both.most_running == sum(half.most_running for half in halves)
     per_s = both.output_tokens / both.figures.makespan_s
     assert both.figures.output_tokens_per_s == per_s
-    if not pause_s:
-        longest_s = max(half.figures.makespan_s for half in halves)
-        assert both.figures.makespan_s == longest_s
+    longest_s = max(half.figures.makespan_s for half in halves)
+    assert both.figures.makespan_s == longest_s
+
+
+@pytest.mark.parametrize(
+    ("sticky", "finds"), [pytest.param(True, 96, id="sticky"), pytest.param(False, 0)]
+)
+def test_a_session_finds_its_turns_where_it_stays_on_a_replica(sticky, finds):
+    """When its second turn comes, its own replica is the one with more to do."""
+    session = talk((100, 1, 0.0), (10, 1, 1.0))
+    others = [single(100, 60, arrival_s) for arrival_s in (0.1, 0.2, 0.3)]
+
+    run = simulate([session, *others], TWO, sticky=sticky)
+
+    assert run.cached_tokens == finds
+
+
+def test_a_turn_finds_what_the_client_kept_and_no_more():
+    """Of 100 tokens that were kept of 101 six blocks of 16, of 50 three."""
+    turns = []
+    for kept_tokens in (101, 50):
+        first = Turn(prompt_tokens=100, output_tokens=2)
+        later = Turn(prompt_tokens=150, output_tokens=1, kept_tokens=kept_tokens)
+        turns.append((first, later))
+
+    found = [simulate([Session(turns=pair)]).cached_tokens for pair in turns]
+
+    assert found == [96, 48]
 
 
 def test_each_replica_reads_what_all_prompts_share_for_itself():
-    later = arriving(*[(200, 2, 100.0 * n) for n in range(10)])
+    later = arriving(*[(200, 2, 100.0 * (n // 2)) for n in range(10)])
 
     one, two = (simulate(later, setting, shared_prefix=160) for setting in (ARGS, TWO))
 
@@ -380,7 +406,8 @@ def test_each_replica_reads_what_all_prompts_share_for_itself():
 def test_a_closed_loop_keeps_so_many_under_way_on_all_replicas(concurrency):
     run = simulate(some(30), TWO, concurrency=concurrency)
 
-    assert run.most_running == concurrency
+    # Each replica may have its most at another time.
+    assert concurrency <= run.most_running <= concurrency + 1
 
 
 # -- a closed loop, and overload -----------------------------------------------
@@ -422,3 +449,55 @@ def test_a_backlog_is_how_many_waited_early_and_late():
 
     assert run.backlog.early == pytest.approx((1.1 + 1.2) / 2)
     assert run.backlog.late == pytest.approx(1.3)
+
+
+# -- datasets one after the other ----------------------------------------------
+
+
+def test_a_phase_begins_when_the_one_before_has_ended():
+    """Each with its own client: the second sends one request at a time."""
+    phases = (
+        Phase(name="a", sessions=2),
+        Phase(name="b", sessions=2, concurrency=1),
+    )
+
+    run = simulate([(100, 2)] * 4, phases=phases)
+
+    at_once_s = 1.2 + 1.002
+    alone_s = 1.1 + 1.001
+    assert [phase.seconds for phase in run.phases] == pytest.approx(
+        [at_once_s, 2 * alone_s]
+    )
+    assert run.figures.makespan_s == pytest.approx(at_once_s + 2 * alone_s)
+
+
+def test_requests_that_take_longer_than_the_client_waits_are_counted():
+    run = simulate([(100, 2)] * 3, concurrency=1, e2e_timeout_s=2.0)
+
+    assert run.timeouts == 3
+
+
+# -- decode steps at once ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(Settings(), id="room for all"),
+        pytest.param(Settings(gpu_memory_utilization=0.25), id="little room"),
+        pytest.param(Settings(max_num_seqs=16), id="few places"),
+    ],
+)
+def test_steps_that_are_taken_at_once_change_nothing(settings, monkeypatch):
+    chance = random.Random(3)
+    answers = [round(chance.lognormvariate(6.5, 0.8)) for _ in range(150)]
+    sent = workload_of([(150, 1 + answer) for answer in answers], samples_at_once=100)
+    engine = Engine(
+        release=release("0.30"), shape=find_model("llama-3.1-8b"), gpu=find_gpu("h100")
+    )
+
+    together = simulate_workload(sent, settings, engine)
+    monkeypatch.setattr(run_module, "FEWEST_SKIPPED", sys.maxsize)
+    one_by_one = simulate_workload(sent, settings, engine)
+
+    assert together.figures == one_by_one.figures

@@ -16,7 +16,7 @@ from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths, read_
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.simulation import draw as draw_module
 from chunkscope.simulation.draw import draw_workload, parts
-from chunkscope.simulation.outputs import dataset_output
+from chunkscope.simulation.outputs import dataset_output, read_output
 from chunkscope.simulation.workload import (
     Request,
     Workload,
@@ -87,7 +87,8 @@ def drawn(
     room: int = 16_384,
     **options: Any,
 ) -> Workload:
-    outputs = [dataset_output(one, task, output) for one in datasets]
+    lengths = None if output is None else read_output(output)
+    outputs = [dataset_output(one, task, lengths) for one in datasets]
     return draw_workload(datasets, outputs, room=room, **options)
 
 

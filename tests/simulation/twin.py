@@ -7,8 +7,9 @@ from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.prefixes.sharing import Stretch
+from chunkscope.simulation.client import Client, Part
 from chunkscope.simulation.requests import Step
-from chunkscope.simulation.run import Arrivals, session_states
+from chunkscope.simulation.run import session_states
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.enums import Task
@@ -38,12 +39,13 @@ def trace(  # noqa: PLR0913  (all by name)
         rules,
         window=AttentionWindow(),
     )
-    arrivals = Arrivals(states, concurrency or len(states))
+    part = Part(sessions=states, samples_at_once=concurrency, concurrency=None)
+    client = Client([part], start_s=0.0)
     steps: list[Seen] = []
     launched: deque[Step] = deque()
     for turn in range(MOST_STEPS):
-        scheduler.waiting.extend(arrivals.due(turn))
-        if not (scheduler.running or scheduler.waiting or arrivals):
+        scheduler.waiting.extend(client.due(turn))
+        if not (scheduler.running or scheduler.waiting or client):
             break
         step = scheduler.schedule()
         if step:
@@ -57,7 +59,7 @@ def trace(  # noqa: PLR0913  (all by name)
             done = launched.popleft()
             scheduler.update_from_output(done)
             for request in done.ended:
-                arrivals.ended(request, turn)
+                client.ended(request, turn)
     return steps
 
 

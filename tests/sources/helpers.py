@@ -16,7 +16,7 @@ from typing import Any
 from backports import zstd
 
 from chunkscope.errors import ChunkscopeError
-from chunkscope.report.words import sentence
+from chunkscope.report.notes import sentence
 from chunkscope.sources.base import Problems, ReadOptions, Source
 from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader

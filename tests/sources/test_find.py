@@ -119,7 +119,7 @@ def test_a_file_named_by_itself_is_known_by_its_content(tree, data, format_name)
 )
 def test_a_file_whose_format_cannot_be_told_is_refused_with_what_to_set(tree, data):
     tree({"x.data": data})
-    assert "input_format" in read("x.data").error.hint
+    assert "--input-format" in read("x.data").error.hint
 
 
 def test_text_without_a_suffix_is_read_as_the_options_say(tree):

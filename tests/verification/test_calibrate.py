@@ -100,14 +100,14 @@ def test_very_many_steps_are_thinned(count, kept):
 def test_bursts_fit_into_any_context(max_model_len, sizes):
     bursts = []
     for burst in bursts_for(max_model_len):
-        request = burst.request
-        bursts.append((burst.count, request.prompt_tokens, request.output_tokens))
+        turn = burst.turn
+        bursts.append((burst.count, turn.prompt_tokens, turn.output_tokens))
     assert bursts == sizes
 
 
 def test_bursts_ask_for_likelihoods_where_the_workload_does():
     bursts = bursts_for(100, is_scored=True)
-    assert all(burst.request.is_scored for burst in bursts)
+    assert all(burst.turn.is_scored for burst in bursts)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,19 @@
 """`verify --endpoint` against servers that are not vLLM, or not well."""
 
 import asyncio
+import json
 import socketserver
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from aiohttp import web
 
 from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.simulation.workload import Workload
+from chunkscope.simulation.workload import Session, Turn, Workload
 from chunkscope.verification.endpoint import server as http
 from chunkscope.verification.endpoint.client import (
     RANDOM_IDS,
@@ -21,7 +22,6 @@ from chunkscope.verification.endpoint.client import (
     measure_endpoint,
 )
 from chunkscope.verification.endpoint.server import key_for, parse_address
-from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import Run
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
@@ -48,7 +48,6 @@ vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="100"}} 1.0
 
 
 SENT = workload(5, 9, 30, output=3)
-TEXT = RealPrompt(text="a", ids=[7], is_complete=False)
 
 
 @pytest.fixture(autouse=True)
@@ -258,24 +257,7 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
         return await streamed("a", "b", "c")(request)
 
     assert run_of(answer, sent=workload(5, output=3), repeats=3).ok
-    assert len(came_from) == 5  # to try it out, to warm it up, three repeats
-
-
-@pytest.mark.parametrize(
-    ("prompts", "kind", "hint"),
-    [
-        ((), "token ids", "send real texts"),
-        ([TEXT] * 3, "texts", "leave"),
-    ],
-)
-def test_of_a_server_that_takes_no_such_prompts_the_other_kind_is_named(
-    prompts, kind, hint
-):
-    refusal = says(422, {"detail": [{"msg": "Tokenizer not available"}]})
-    with pytest.raises(InputError, match=f"refuses {kind} at") as raised:
-        run_of(refusal, prompts=prompts)
-    assert raised.value.hint.startswith(hint)
-    assert "Tokenizer not available" in raised.value.message
+    assert len(came_from) == 4  # to warm it up, and three repeats
 
 
 def test_what_does_not_fit_is_not_sent():
@@ -304,6 +286,74 @@ def test_without_a_count_each_piece_is_one_and_it_is_noted():
     run = run_of(raw(*parts), sent=workload(5, output=3), repeats=1)
     assert run.figures.output_tokens_per_s * run.figures.makespan_s == pytest.approx(2)
     assert codes(run) == ["answers_not_counted", "answers_ended_early"]
+
+
+# -- sessions --------------------------------------------------------------------------
+
+CHAT = Session(
+    turns=(
+        Turn(prompt_tokens=20, output_tokens=3),
+        Turn(prompt_tokens=30, output_tokens=3, kept_tokens=23, think_s=0.2),
+        Turn(prompt_tokens=25, output_tokens=3, kept_tokens=20),
+    )
+)
+CHATS = replace(SENT, sessions=(CHAT, CHAT), samples_at_once=1)
+OF_VLLM = {"data": [{"id": "m", "owned_by": "vllm"}]}
+IDS = [240, 241, 242]  # of every answer
+
+
+async def with_ids(request):
+    choice = {"text": "abc", "token_ids": IDS, "finish_reason": "length"}
+    counted = {"prompt_tokens": None, "completion_tokens": 3}
+    body = {"choices": [choice], "usage": counted}
+    return await raw(b"data: " + json.dumps(body).encode() + b"\n\n")(request)
+
+
+def chatted(**changes) -> tuple[list[dict], Run]:
+    """What was asked for in one repeat, and what came of it."""
+    with OddServer(answer=with_ids, models=OF_VLLM) as server:
+        run = measure(server, CHATS, repeats=1, **changes).run
+    return server.bodies[2:], run  # two warm it up
+
+
+def test_each_turn_goes_on_from_what_it_keeps_and_the_answer_before():
+    bodies, run = chatted()
+    assert run.ok
+    first, second, third = [body["prompt"] for body in bodies[:3]]
+    assert second[:23] == first + IDS
+    assert third[:20] == first
+    assert [len(first), len(second), len(third)] == [20, 30, 25]
+
+
+def test_sessions_of_one_sample_at_once_follow_each_other():
+    _, run = chatted()
+    assert list(run.requests[0].session) == [0, 0, 0, 1, 1, 1]
+    assert list(run.requests[0].turn) == [0, 1, 2] * 2
+    assert run.requests[0].start_us[3] >= run.requests[0].end_us[2]
+
+
+def test_a_turn_waits_for_the_time_to_think():
+    _, run = chatted()
+    assert run.requests[0].start_us[1] - run.requests[0].end_us[0] >= 200_000
+
+
+def test_sessions_that_did_not_end_in_time_are_cut_off():
+    async def slow(request):
+        await asyncio.sleep(0.6)
+        return await with_ids(request)
+
+    with OddServer(answer=slow, models=OF_VLLM) as server:
+        run = measure(server, CHATS, repeats=1, time_limit_s=1.0).run
+    assert run.ok
+    assert list(run.requests[0].turn) == [0]
+
+
+def test_a_server_that_tells_no_token_ids_is_sent_no_sessions():
+    with OddServer() as server, pytest.raises(UsageError, match="token ids"):
+        measure(server, CHATS)
+
+
+# -- metrics ---------------------------------------------------------------------------
 
 
 class Metered:
@@ -409,8 +459,8 @@ def error_event(message: str, code: int) -> bytes:
     ],
 )
 def test_a_failure_in_the_middle_is_a_result(then, status, detail):
-    # One answer tries it out, three warm it up, three are the first repeat.
-    run = run_of(after(8, then))
+    # Three answers warm it up, three are the first repeat.
+    run = run_of(after(7, then))
     assert (run.status, run.failure.code) == (status, "server_failed")
     values = run.failure.values
     assert (values["phase"], values["sent"]) == ("measuring", 3)
@@ -423,7 +473,7 @@ def test_a_server_that_hangs_is_a_timeout():
         await asyncio.sleep(600)
 
     begun = time.monotonic()
-    run = run_of(after(4, hang), timeout_s=2.0)
+    run = run_of(after(3, hang), timeout_s=2.0)
     assert time.monotonic() - begun < 300  # the requests on their way ended, too
     assert (run.status, run.failure.code) == (Status.TIMEOUT, "server_timeout")
     assert run.failure.values == {
@@ -483,17 +533,16 @@ def test_a_key_with_characters_that_no_key_has_is_refused(monkeypatch, key):
 )
 def test_a_server_that_repeats_the_key_is_quoted_without_it(echo):
     """The rest is shown: who sends a key has to see why a request was refused."""
-    with OddServer(answer=after(4, echo)) as server:
+    with OddServer(answer=after(3, echo)) as server:
         result = measure(server)
     assert "***" in result.run.failure.values["detail"]
     assert KEY not in everything(result)
 
 
 @pytest.mark.usefixtures("key")
-@pytest.mark.parametrize("path", ["/v1/models", "/v1/completions"])
-def test_a_refused_key_names_the_variable_and_not_the_key(path):
+def test_a_refused_key_names_the_variable_and_not_the_key():
     with (
-        OddServer(routes={path: says(401, ECHO)}) as server,
+        OddServer(routes={"/v1/models": says(401, ECHO)}) as server,
         pytest.raises(MissingError, match="401") as raised,
     ):
         measure(server)
@@ -510,7 +559,7 @@ def test_a_redirect_is_not_followed_so_that_no_other_host_sees_the_key():
             pytest.raises(MissingError, match="307") as raised,
         ):
             measure(server)
-        with OddServer(answer=after(4, away)) as server:
+        with OddServer(answer=after(3, away)) as server:
             run = measure(server).run
     assert KEY not in everything(raised.value)
     assert run.status is Status.REFUSED

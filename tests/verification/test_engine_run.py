@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.console import Progress
-from chunkscope.errors import InputError
+from chunkscope.errors import InputError, UsageError
 from chunkscope.verification.engine_run import (
     LOG_TAIL,
     EngineJob,
@@ -34,7 +34,15 @@ STEPS = {
     "chunks": {"0.0": 1},
     "preemptions": 0,
 }
-ANSWER = {"sent": 0.0, "times": [0.01, 0.02], "counts": [1, 1], "cached": 0}
+ANSWER = {
+    "session": 0,
+    "turn": 0,
+    "prompt_tokens": 10,
+    "sent": 0.0,
+    "times": [0.01, 0.02],
+    "counts": [1, 1],
+    "cached": 0,
+}
 WORKER = {"rank": 0, "device": "cpu", "vllm": "0.28.0", "torch": "2.11.0"}
 BEGUN = [
     {"event": "accepted", "engine": {}},
@@ -184,17 +192,6 @@ def test_whatever_an_engine_ends_with_is_a_row(place, code, told):
     assert told in run.failure.values.values()
 
 
-def test_a_row_that_vllm_cannot_run_starts_no_engine(tmp_path):
-    from chunkscope.artefacts.note import note
-
-    refused = replace(
-        ROW, refused=note("context_too_short", max_model_len=8, longest=9)
-    )
-    run, _ = measure(refused, JOB, tmp_path / "log", Progress())
-    assert (run.status, run.failure.code) == (Status.REFUSED, "context_too_short")
-    assert not (tmp_path / "log").exists()
-
-
 def test_a_task_reaches_its_engine_and_no_file_of_it_outlives_chunkscope(tmp_path):
     engine = tmp_path / "python"
     engine.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.stdin.read())\n")
@@ -248,6 +245,19 @@ def test_rows_of_another_machine_do_not_stand_in_one_file(place):
 def test_what_an_earlier_row_did_not_know_of_its_machine_is_no_difference(place):
     earlier = replace(JOB, machine=Machine(device="cpu", gpu="NVIDIA H200"))
     assert place.run(*BEGUN, REPEAT, MEASURED, job=earlier).ok
+
+
+def test_every_request_that_ended_is_kept(place):
+    again = {**ANSWER, "turn": 1, "prompt_tokens": 40, "cached": 8}
+    run = place.run(*BEGUN, {**REPEAT, "answers": [ANSWER, again]}, MEASURED)
+    assert list(run.requests[0].turn) == [0, 1]
+    assert list(run.requests[0].cached_tokens) == [0, 8]
+
+
+def test_a_time_limit_in_which_nothing_ended_is_too_short(place):
+    job = replace(JOB, time_limit_s=1.0)
+    with pytest.raises(UsageError, match="no request ended within 1 s"):
+        place.run(*BEGUN, {**REPEAT, "answers": []}, MEASURED, job=job)
 
 
 def test_answers_are_compared_with_those_sent_again(place):

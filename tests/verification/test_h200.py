@@ -42,7 +42,7 @@ def test_they_ran_on_one_machine_and_each_has_a_plan():
 def test_predicted_memory_is_close_and_as_it_was_committed(verification, run):
     bare = replace(run, predicted=None)
     shape = find_model(verification.model.name)
-    today = with_prediction(bare, shape, verification.machine, verification.workload)
+    today = with_prediction(bare, shape, verification)
     tokens = pytest.approx(run.kv_cache_tokens, rel=0.005)
     assert today.predicted.kv_cache_tokens == tokens
     assert today.predicted == run.predicted
@@ -96,7 +96,5 @@ def test_verify_predicts_what_simulate_does_to_the_last_digit(scenario, name):
     if run is None:  # the default was not measured beside every plan
         return
     shape = scenario.plan.deployment.shape
-    slo = scenario.plan.request.slo
-    machine = verification.machine
-    today = with_prediction(run, shape, machine, verification.workload, slo)
+    today = with_prediction(run, shape, verification)
     assert today.predicted_figures == scenario.simulated[name]

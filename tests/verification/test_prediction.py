@@ -7,12 +7,12 @@ import pytest
 from chunkscope.artefacts.figures import figures_row
 from chunkscope.models import find_model
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.workload import Workload, single
+from chunkscope.simulation.workload import Session, Turn, Workload, single
 from chunkscope.verification.result import Machine, Run
 from chunkscope.verification.verify import with_prediction
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.settings import Settings
-from tests.build import run
+from tests.build import run, verification
 
 CPU = Machine(device="cpu", vllm="0.28.0")
 H200 = Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.28.0")
@@ -47,7 +47,8 @@ HITS = (32 + 48 + 64) / 600
 
 def hits(engine=ENGINE, workload=WORKLOAD, shape=LLAMA, machine=CPU) -> float | None:
     measured = run("plan", 1.0, engine=engine)
-    predicted = with_prediction(measured, shape, machine, workload)
+    sent = verification(machine=machine, workload=workload)
+    predicted = with_prediction(measured, shape, sent)
     return predicted.predicted_prefix_hit_rate
 
 
@@ -103,7 +104,8 @@ def predicted(*, kv_cache_dtype: str | None = None, share: float = 0.9) -> Run:
     settings = Settings(kv_cache_dtype=kv_cache_dtype)
     measured = run("plan", 1.0, engine=engine, settings=settings)
     many = replace(WORKLOAD, sessions=tuple(sessions))
-    return with_prediction(measured, LLAMA, H200, many)
+    sent = verification(machine=H200, workload=many)
+    return with_prediction(measured, LLAMA, sent)
 
 
 def test_the_type_of_the_kv_cache_is_that_of_the_setting():
@@ -117,6 +119,40 @@ def test_the_share_of_the_memory_is_that_of_the_engine():
     ample = predicted(share=0.9).predicted_figures
     short = predicted(share=0.12).predicted_figures
     assert short.steps > 1.1 * ample.steps
+
+
+def turn(prompt_tokens: int, kept_tokens: int = 0) -> Turn:
+    return Turn(prompt_tokens=prompt_tokens, kept_tokens=kept_tokens, output_tokens=8)
+
+
+SESSION = Session(turns=(turn(100), turn(150, kept_tokens=108)))
+SESSIONS = replace(WORKLOAD, sessions=(SESSION, SESSION), stretches=())
+
+
+def test_one_session_at_a_time_finds_what_was_said_however_long_a_step_takes():
+    """The last token of an answer is never computed: 107 of 108 are in the cache."""
+    serial = replace(SESSIONS, samples_at_once=1)
+    assert hits(workload=serial) == 2 * 96 / 500
+
+
+def test_of_several_sessions_only_a_known_gpu_says_when_turns_come():
+    at_once = replace(SESSIONS, samples_at_once=2)
+    assert hits(workload=at_once) is None
+    assert hits(workload=at_once, machine=H200) == 2 * 96 / 500
+
+
+def test_a_run_that_was_cut_off_is_predicted_cut_off():
+    many = replace(SESSIONS, sessions=(SESSION,) * 100, samples_at_once=2)
+    engine = {**ENGINE, "max_model_len": 256, "gpu_memory_utilization": 0.9}
+    measured = run("plan", 1.0, engine=engine)
+    sent = verification(machine=H200, workload=many)
+    whole = with_prediction(measured, LLAMA, sent).predicted_figures
+    half_s = whole.makespan_s / 2
+    sent = replace(sent, time_limit_s=half_s)
+    cut = with_prediction(measured, LLAMA, sent).predicted_figures
+    assert 0.9 * half_s < cut.makespan_s <= half_s
+    assert cut.requests_per_s == pytest.approx(200 / whole.makespan_s, rel=0.05)
+    assert cut.itl_s is None
 
 
 def test_a_predicted_time_is_shown():

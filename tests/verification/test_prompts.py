@@ -19,12 +19,13 @@ from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.simulation.draw import draw_workload
-from chunkscope.simulation.outputs import dataset_output
+from chunkscope.simulation.outputs import OutputLengths, dataset_output
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.base import ReadOptions
+from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.verification.options import VerifyOptions
 from chunkscope.verification.prompts import (
-    RealPrompt,
+    Ids,
     Sent,
     is_near,
     real_prompts,
@@ -40,7 +41,8 @@ SAMPLE = Path(__file__).parents[2] / "sample_data"
 
 
 def every_prompt(profile: Profile) -> Workload:
-    outputs = [dataset_output(dataset, asked=16) for dataset in profile.datasets]
+    asked = OutputLengths(p50=16, p95=16)
+    outputs = [dataset_output(dataset, asked=asked) for dataset in profile.datasets]
     return draw_workload(profile.datasets, outputs, room=200_000)
 
 
@@ -59,13 +61,19 @@ def assert_as_analyzed(paths, options: AnalyzeOptions | None = None):
     requests = sent.workload.requests
     lengths = [request.prompt_tokens for request in requests]
     assert Counter(lengths) == Counter(profile.overall.counts)
-    assert [len(prompt.ids) for prompt in sent.prompts] == lengths
+    assert [len(prompt) for prompt in sent.prompts] == lengths
     assert {request.output_tokens for request in requests} == {16}
     return sent.prompts
 
 
-def texts(prompts: list[RealPrompt]) -> list[str]:
-    return [prompt.text for prompt in prompts]
+def ids_of(*texts: str, tokenizer: str | None = None, special: bool = True) -> list:
+    """What they are encoded to, in order."""
+    encoded = Tokenizer(tokenizer).encode(texts, special_tokens=special)
+    return sorted(tuple(ids) for ids in encoded)
+
+
+def in_order(prompts: list[Ids]) -> list:
+    return sorted(tuple(ids) for ids in prompts)
 
 
 def counted(path: Path, tokenizer: str, **options) -> Profile:
@@ -97,9 +105,10 @@ def test_several_datasets_and_options_of_the_profile_hold(small):
 
 def test_chats_are_rendered_as_they_were(data):
     rendered = assert_as_analyzed([SAMPLE / "reasoning" / "tool_use.jsonl"])
-    assert rendered[0].text.startswith("<s>")
-    as_user = assert_as_analyzed([data], AnalyzeOptions(apply_chat_template=True))
-    assert all(prompt.is_complete for prompt in rendered + as_user)
+    begin_and_user = ids_of("[INST]", special=True)[0][:1]
+    assert tuple(rendered[0][:1]) == begin_and_user  # <s>, once
+    assert rendered[0][1] != rendered[0][0]
+    assert_as_analyzed([data], AnalyzeOptions(apply_chat_template=True))
 
 
 def test_what_a_harness_sent_is_sent_again(tmp_path):
@@ -107,14 +116,15 @@ def test_what_a_harness_sent_is_sent_again(tmp_path):
     choices = lm_eval_sample(0, ["Q: 1", " A"], ["Q: 1", " B"])
     written = lm_eval_sample(1, [[messages], {"until": []}], resps=[["far"]])
     log = write_jsonl(tmp_path / "samples.jsonl", [choices, written])
-    assert sorted(texts(assert_as_analyzed([log])))[1:] == ["Q: 1 A", "Q: 1 B"]
+    sent = in_order(assert_as_analyzed([log]))
+    assert set(ids_of("Q: 1 A", "Q: 1 B")) < set(sent)
 
 
 def test_rows_without_fields_and_tables_are_read_as_they_were(tmp_path, small):
     """An encoding, delimiter and header can all be wrong by themselves."""
     rows = write_jsonl(tmp_path / "rows.jsonl", ["one", "and another"])
     real = assert_as_analyzed([rows], AnalyzeOptions(tokenizer=small))
-    assert sorted(texts(real)) == ["and another", "one"]
+    assert in_order(real) == ids_of("and another", "one", tokenizer=small)
     file = tmp_path / "data.csv"
     lines = [
         "how many?, said the café; yes",
@@ -124,7 +134,8 @@ def test_rows_without_fields_and_tables_are_read_as_they_were(tmp_path, small):
     file.write_text("\n".join(lines), encoding="latin-1")
     read = ReadOptions(encoding="latin-1", delimiter=";", header=False)
     real = assert_as_analyzed([file], AnalyzeOptions(read=read, tokenizer=small))
-    assert sorted(texts(real)) == sorted(line.split(";")[0] for line in lines)
+    first_column = [line.split(";")[0] for line in lines]
+    assert in_order(real) == ids_of(*first_column, tokenizer=small)
 
 
 def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(
@@ -143,12 +154,13 @@ def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(
     )
     profile = chunkscope.analyze([data, other], options=options)
     sent = again([data, other], profile, every_prompt(profile))
-    assert {*texts(sent.prompts)} == {
+    assert in_order(sent.prompts) == ids_of(
         "Examples of one:\n\none",
         "Examples of one:\n\nand another",
         "Examples of two:\n\nthree",
         "Examples of two:\n\nand the fourth",
-    }
+        tokenizer=small,
+    )
     assert "Examples" not in json.dumps(profile.to_json())  # the text is not kept
     (tmp_path / "two").write_text("Other examples:\n\n")
     with pytest.raises(InputError, match="two"):
@@ -166,10 +178,9 @@ def test_real_chats_have_the_ids_that_transformers_gives(shared):
     )
     chats = shared / "data" / "mt_bench_101" / "mtbench101_messages.jsonl"
     real = assert_as_analyzed([chats], options)
-    encoded = AutoTokenizer.from_pretrained(folder)(
-        texts(real), add_special_tokens=False
-    )
-    assert [list(prompt.ids) for prompt in real] == encoded["input_ids"]
+    theirs = AutoTokenizer.from_pretrained(folder)
+    encoded = theirs(theirs.batch_decode(real), add_special_tokens=False)
+    assert [list(ids) for ids in real] == encoded["input_ids"]
 
 
 # -- which row for which request -------------------------------------------------------
@@ -179,8 +190,8 @@ def test_rows_are_used_again_where_no_other_has_the_length(data, small):
     profile = counted(data, small)
     short, long = sorted(profile.overall.counts)
     sent = again([data], profile, workload(*[short] * 3, *[long] * 2))
-    used = Counter(texts(sent.prompts))
-    assert used == {"one": 3, "and another": 2}
+    lengths = Counter(len(ids) for ids in sent.prompts)
+    assert lengths == {short: 3, long: 2}
     assert sent.source == PromptSource(datasets=("d",), repeated=3)
 
 
@@ -261,7 +272,7 @@ def test_real_prompts_share_what_they_share(tmp_path, small):
     sent = again([file], profile, every_prompt(profile))
     kinds = set()
     for request, prompt in zip(sent.workload.requests, sent.prompts, strict=True):
-        kinds.add((request.stretch, prompt.text[:5]))
+        kinds.add((request.stretch, tuple(prompt[:5])))
     assert len(kinds) == len(dict(kinds)) == 3  # each kind has a stretch of its own
     depths_of = sorted(depths(sent.workload.stretches))
     assert depths_of == [400, 448]  # in blocks of 16 tokens

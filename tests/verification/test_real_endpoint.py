@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,13 +19,12 @@ import pytest
 from chunkscope.console import Progress
 from chunkscope.diagnosis.doctor import doctor
 from chunkscope.planning.recommend import recommend
-from chunkscope.simulation.workload import Workload
+from chunkscope.simulation.workload import Session, Turn, Workload
 from chunkscope.verification.endpoint.client import (
     EndpointJob,
     MeasuredEndpoint,
     measure_endpoint,
 )
-from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import EngineKind, Verification
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
@@ -62,6 +62,7 @@ def served(vllm_python, tmp_path_factory):
         *("--max-num-seqs", "8", "--kv-cache-memory-bytes", str(KV_BYTES)),
         # bfloat16 needs instructions that not every sandbox lets through (SIGILL).
         *("--dtype", "float32"),
+        "--enable-prompt-tokens-details",
     ]
 
     def is_ready() -> bool:
@@ -123,10 +124,6 @@ class WhenMeasured(Progress):
             self.timer.start()
 
 
-def real(*texts: str, complete: bool) -> list[RealPrompt]:
-    return [RealPrompt(text=text, ids=(), is_complete=complete) for text in texts]
-
-
 def tokens(figures) -> float:
     return figures.output_tokens_per_s * figures.makespan_s
 
@@ -163,6 +160,22 @@ def test_a_shared_prefix_is_found_in_the_cache_and_no_other_repeat_is(served):
     ] * 2
 
 
+def test_a_turn_goes_on_from_the_servers_own_answer(served):
+    turns = (
+        Turn(prompt_tokens=700, output_tokens=20),
+        Turn(prompt_tokens=1_000, output_tokens=30, kept_tokens=720, think_s=0.1),
+        Turn(prompt_tokens=1_500, output_tokens=5, kept_tokens=1_030),
+    )
+    sent = replace(workload(1), sessions=(Session(turns=turns),) * 2, samples_at_once=1)
+    run = measure(served, sent).run
+    assert (run.status, run.notes) == (Status.OK, ())
+    for rows in run.requests:
+        assert list(rows.prompt_tokens) == [700, 1_000, 1_500] * 2
+        # Full blocks of 128 tokens; the last token of an answer is never computed.
+        assert list(rows.cached_tokens) == [0, 640, 1_024] * 2
+        assert list(rows.output_tokens) == [20, 30, 5] * 2
+
+
 def test_likelihoods_come_in_one_piece(served):
     sent = workload(*MIXED, output=1, task=Task.LOGLIKELIHOOD)
     run = measure(served, sent, repeats=1).run
@@ -171,19 +184,12 @@ def test_likelihoods_come_in_one_piece(served):
     assert tokens(run.figures) == pytest.approx(len(MIXED))
 
 
-def test_real_texts_are_sent_as_text_and_counted_by_the_server(served):
-    texts = tuple(
-        f"{number:03}".ljust(length, "x") for number, length in enumerate(MIXED)
-    )
-    # As rendered chats are: the server adds no <s>.
-    run = measure(served, workload(*MIXED), prompts=real(*texts, complete=True)).run
+def test_real_prompts_are_sent_again_and_each_repeat_has_an_empty_cache(served):
+    prompts = [[100 + number] * length for number, length in enumerate(MIXED)]
+    run = measure(served, workload(*MIXED), prompts=prompts).run
     assert (run.status, run.notes) == (Status.OK, ())
-    # The same texts again, yet each repeat is salted with another salt.
+    # Each repeat is salted with another salt.
     assert [f.prefix_hit_rate for f in run.repeats] == [0, 0]
-    prompts = real("y" * 200, "z" * 100, complete=False)
-    run = measure(served, workload(100, 50), prompts=prompts, repeats=1).run
-    assert run.figures.input_tokens_per_s * run.figures.makespan_s == pytest.approx(302)
-    assert run.notes[0].values == {"counted": 302, "sent": 150}
 
 
 def test_the_doctor_watches_a_server_at_work(served, installed):

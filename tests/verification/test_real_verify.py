@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.console import Progress
 from chunkscope.diagnosis.doctor import doctor
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.lengths.histogram import LengthHistogram
@@ -22,12 +23,23 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.rule import LengthRule
+from chunkscope.prefixes.sharing import Stretch
+from chunkscope.simulation.workload import BATCH, Session, Turn, Workload
 from chunkscope.verification.calibrate import BURSTS
+from chunkscope.verification.engine_run import EngineJob, measure
 from chunkscope.verification.result import PromptSource, Verification
-from chunkscope.verification.verify import simulated_as_measured, with_prediction
+from chunkscope.verification.settings import SettingRow
+from chunkscope.verification.task import warm_up
+from chunkscope.verification.verify import (
+    ALWAYS,
+    simulated_as_measured,
+    with_prediction,
+)
 from chunkscope.vllm.engine import Engine
+from chunkscope.vllm.enums import Entry, Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
+from chunkscope.vllm.settings import Settings
 from tests.build import profile
 from tests.processes import PATIENCE_S, members, named, started, wait_until
 
@@ -374,5 +386,89 @@ def test_hits_of_real_prompts_are_predicted_as_an_engine_measures_them(place) ->
     assert max(off_by) <= 0.01
     ample = replace(run, engine={**run.engine, "num_gpu_blocks": 10_000})
     shape = find_model(place.folder / "tiny")
-    ideal = with_prediction(ample, shape, result.machine, result.workload)
+    ideal = with_prediction(ample, shape, result)
     assert 0 < run.predicted_prefix_hit_rate < ideal.predicted_prefix_hit_rate
+
+
+# -- sessions --------------------------------------------------------------------------
+
+BLOCK = 128  # tokens, as vLLM has it on a CPU
+# Each keeps all that was said; the last one keeps only a part of it.
+GROWING = Session(
+    turns=(
+        Turn(prompt_tokens=700, output_tokens=20),
+        Turn(prompt_tokens=1_000, output_tokens=30, kept_tokens=720, think_s=0.1),
+        Turn(prompt_tokens=1_500, output_tokens=5, kept_tokens=1_030),
+    ),
+    stretch=0,
+)
+SHORTENED = Session(
+    turns=(
+        Turn(prompt_tokens=500, output_tokens=40),
+        Turn(prompt_tokens=800, output_tokens=10, kept_tokens=300),
+    ),
+    stretch=0,
+)
+SESSIONS = Workload(
+    sessions=(GROWING, SHORTENED, GROWING),
+    stretches=(Stretch(parent=-1, tokens=256),),
+    samples_at_once=1,
+    seed=0,
+    arrivals=BATCH,
+    task=Task.GENERATE,
+)
+
+
+@pytest.fixture(scope="module")
+def talked(tmp_path_factory, vllm_python):
+    """Sessions that follow each other on a real engine, and the model's folder."""
+    folder = tmp_path_factory.mktemp("sessions")
+    (folder / "config.json").write_text(json.dumps(TINY))
+    engine = {
+        **ALWAYS,
+        "model": str(folder),
+        "load_format": "dummy",
+        "dtype": "float32",
+        "enforce_eager": True,
+        "kv_cache_memory_bytes": 64 << 20,
+    }
+    job = EngineJob(
+        python=vllm_python,
+        engine=engine,
+        entry=Entry.SERVE,
+        workload=SESSIONS,
+        warm_up=warm_up(SESSIONS, longest_prompt=1_500),
+        repeats=2,
+        timeout_s=PATIENCE_S,
+    )
+    row = SettingRow(name="plan", settings=Settings())
+    run, record = measure(row, job, folder / "verify-plan.log", Progress())
+    assert run.ok, record.log_text[-3_000:]
+    return folder, run, record.machine
+
+
+def test_a_turn_finds_all_full_blocks_of_what_was_said_before(talked):
+    _, run, _ = talked
+    rows = run.requests[0]
+    # The last token of an answer is never computed.
+    second, third = (719 // BLOCK * BLOCK, 1_029 // BLOCK * BLOCK)
+    assert list(rows.turn) == [0, 1, 2, 0, 1, 0, 1, 2]
+    assert list(rows.cached_tokens[:3]) == [0, second, third]
+    assert rows.cached_tokens[4] == 300 // BLOCK * BLOCK
+
+
+def test_sessions_find_in_the_cache_what_the_simulator_finds(talked):
+    folder, run, machine = talked
+    tiny = Engine(release=release(machine.vllm), shape=find_model(folder))
+    simulated = simulated_as_measured(run, SESSIONS, tiny).rows
+    for rows in run.requests:
+        assert rows.prompt_tokens == simulated.prompt_tokens
+        assert rows.cached_tokens == simulated.cached_tokens
+        assert rows.output_tokens == simulated.output_tokens
+
+
+def test_one_session_at_a_time_waits_and_follows_the_one_before(talked):
+    _, run, _ = talked
+    rows = run.requests[0]
+    assert rows.start_us[1] - rows.end_us[0] >= 100_000
+    assert rows.start_us[3] >= rows.end_us[2]

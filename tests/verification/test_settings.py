@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.errors import UsageError
-from chunkscope.verification.settings import parse_engine_args, parse_point, rows_of
+from chunkscope.verification.settings import (
+    check_room,
+    parse_engine_args,
+    parse_point,
+    rows_of,
+)
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, plan, plan_that_sets
@@ -63,13 +68,12 @@ def test_a_wrong_word_names_the_right_ones():
     assert "length-rule" in raised.value.hint
 
 
-@pytest.mark.parametrize(
-    ("longest", "code"), [(4_608, None), (4_609, "context_too_short")]
-)
-def test_a_row_that_does_not_take_the_longest_request_is_refused(longest, code):
+def test_a_row_that_does_not_take_the_longest_request_is_an_error():
     planned = plan_that_sets(MIXED, given={"max_model_len": 4_608})
-    refusals = [row.checked(longest).refused for row in rows_of(planned, BOTH)]
-    assert {refused.code if refused else None for refused in refusals} == {code}
+    rows = rows_of(planned, BOTH)
+    check_room(rows, longest=4_608)
+    with pytest.raises(UsageError, match="4,609 tokens"):
+        check_room(rows, longest=4_609)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.endpoint.stream import Received
+from chunkscope.verification.inside.chunkscope_sessions import Question, SentTurn
 from tests.verification import odd_server
 
 END = b"data: [DONE]"
+QUESTION = Question("0", 0, 0, SentTurn(4, 3), ids=[])
 
 
 def event(text: str = "", finish: str | None = None, output: int | None = None):
@@ -30,7 +32,7 @@ def answer_of(*events: tuple[float, bytes]):
     received = Received()
     for now, line in events:
         received.take_line(line, now)
-    return received.answer(sent=0.5, now=9.0)
+    return received.answer(QUESTION, sent=0.5, now=9.0)
 
 
 @given(st.lists(st.integers(1, 40)), st.sampled_from(["\n", "\r\n"]))
@@ -115,7 +117,7 @@ def test_events_are_the_same_however_they_are_cut(cuts, newline):
 )
 def test_a_piece_is_a_token_unless_the_server_counts(events, times, counts):
     answer = answer_of(*events)
-    assert (answer.times, answer.counts) == (times, counts)
+    assert (tuple(answer.times), tuple(answer.counts)) == (times, counts)
 
 
 @given(st.lists(st.integers(0, 10), min_size=1))
@@ -123,7 +125,7 @@ def test_there_are_as_many_tokens_as_the_server_counted_last(totals):
     received = Received()
     for now, total in enumerate(totals):
         received.take_line(event("a", "stop", total), float(now))
-    answer = received.answer(sent=0.0, now=99.0)
+    answer = received.answer(QUESTION, sent=0.0, now=99.0)
     assert answer.tokens == totals[-1]
     assert list(answer.times) == sorted(answer.times)
     assert answer.is_counted
@@ -147,8 +149,14 @@ def test_what_is_no_whole_answer_is_a_failure(events, why):
         answer_of(*[(1.0, line) for line in events])
 
 
+def test_the_ids_of_an_answer_are_kept_to_go_on_from_there():
+    first = b'data: {"choices": [{"text": "a", "token_ids": [7, 8]}]}'
+    last = b'data: {"choices": [{"token_ids": [9], "finish_reason": "length"}]}'
+    assert answer_of((1.0, first), (2.0, last)).ids == [7, 8, 9]
+
+
 def test_an_answer_that_was_not_streamed_has_its_tokens_at_its_end():
     received = Received()
     received.take_whole(b'{"choices": [{"text": "x"}]}', 2.0)
-    answer = received.answer(sent=1.0, now=2.0)
-    assert (answer.times, answer.counts, answer.is_counted) == ((2.0,), (1,), False)
+    answer = received.answer(QUESTION, sent=1.0, now=2.0)
+    assert (answer.times, answer.counts, answer.is_counted) == ([2.0], [1], False)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.artefacts.figures import BY_KEY, MAKESPAN
-from chunkscope.report.words.runs import measured_answer, measured_on
-from chunkscope.report.words.runs import outputs as outputs_words
+from chunkscope.report.verification import headline as measured_answer
+from chunkscope.report.verification import measured_on
+from chunkscope.report.verification import outputs_sentences as outputs_words
 from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.result import Conclusion, MeasuredVerdict, RunOutputs
 from chunkscope.verification.verdict import (
@@ -159,7 +160,7 @@ def test_how_much_less_is_worse(tokens, outcome, named):
 
 def test_of_a_server_the_figure_that_decides_is_the_answer():
     assert measured_answer(verification(run("endpoint", 3.0))).endswith(
-        "all requests 3.00 s."
+        "all requests 3.00 s (measured)."
     )
     died = verification(failed("endpoint"), repeats=3)
     assert measured_answer(died).startswith("Endpoint: out of memory")

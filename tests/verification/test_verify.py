@@ -12,11 +12,10 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.slo import read_slo
 from chunkscope.verification import verify
 from chunkscope.verification.engine_run import EngineJob, EngineRecord
+from chunkscope.verification.inside.chunkscope_sessions import SentSession
 from chunkscope.verification.options import Report, VerifyOptions, read_options
-from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import PromptSource, Verification
 from chunkscope.verification.settings import SettingRow
-from chunkscope.verification.task import requests_of
 from chunkscope.vllm.enums import SendOrder, Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
@@ -36,6 +35,7 @@ ROWS = [SettingRow(name="plan", settings=SET), SettingRow(name="off", settings=S
         pytest.param({"data": ["x"], "shared_prefix": 0}, id="two kinds of prompts"),
         pytest.param({"timeout_s": 0}, id="no time"),
         pytest.param({"repeats": 0}, id="no repeat"),
+        pytest.param({"time_limit_s": 0}, id="cut off at once"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options):
@@ -75,12 +75,9 @@ def test_a_word_that_names_nothing_is_refused(name):
 
 
 def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it():
-    def prompt(*ids):
-        return RealPrompt(text="", ids=ids, is_complete=False)
-
-    verify.check_vocabulary([prompt(0, SHAPE.vocab - 1)], SHAPE)
+    verify.check_vocabulary([[0, SHAPE.vocab - 1]], SHAPE)
     with pytest.raises(InputError, match=f"{SHAPE.vocab:,}"):
-        verify.check_vocabulary([prompt(1), prompt(SHAPE.vocab)], SHAPE)
+        verify.check_vocabulary([[1], [SHAPE.vocab]], SHAPE)
 
 
 def test_a_folder_without_weights_needs_the_dummy_format(tmp_path):
@@ -127,7 +124,7 @@ def workload_of(planned, **options):
 def test_the_workload_fits_the_plans_context():
     planned = plan(MIXED)
     workload = workload_of(planned, requests=500)
-    longest = max(request.tokens for request in requests_of(workload))
+    longest = max(session.longest for session in workload.sessions)
     assert longest <= planned.effective.max_model_len
     assert workload.long_over == planned.decision.threshold
 
@@ -187,6 +184,7 @@ SHARING = replace(WORKLOAD, stretches=(Stretch(parent=-1, tokens=32),))
     [
         ({"repeats": 9}, "number of repeats"),
         ({"slo": read_slo("ttft_p95=1s")}, "limits"),  # rows were judged by others
+        ({"time_limit_s": 60.0}, "limits"),
         ({"source": PromptSource(datasets=("gsm8k",))}, "workload"),
         ({"workload": SHARING}, "workload"),
         ({"options": {"enforce_eager": True}}, "engine options"),
@@ -273,7 +271,7 @@ def test_rows_that_were_started_otherwise_are_measured_again(measuring):
 
 def test_rows_without_answers_are_measured_again_where_answers_are_compared(measuring):
     measuring.rows(ROWS[:1])
-    measuring.rows(ROWS[:1], output_sample=[WORKLOAD.requests[0]])
+    measuring.rows(ROWS[:1], output_sample=[SentSession([])])
     assert measuring.measured == [("plan", ())]
 
 

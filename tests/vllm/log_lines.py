@@ -15,10 +15,6 @@ PERIODIC = (
     "5.5 tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache "
     "usage: {kv}%, Prefix cache hit rate: 12.5%"
 )
-STEP = (
-    "Iteration(7): {p} context requests, {t} context tokens, {d} generation requests, "
-    "{d} generation tokens, iteration elapsed time: {ms} ms"
-)
 READY = "init engine (profile, create kv cache, warmup model) took 42.98 s"
 LOADED = "Model loading took 14.9889 GiB and 2.345678 seconds"
 
@@ -53,7 +49,7 @@ SAID = [
     (
         "Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available "
         "GPU memory (5.00 GiB available for KV cache)",
-        {"fitted_from": 131_072, "fitted_to": 40_960, "max_model_len": 40_960},
+        {"max_model_len": 40_960},
     ),
     (
         "Free memory on device (138.5/139.8 GiB) on startup. Desired GPU memory "

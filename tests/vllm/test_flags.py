@@ -1,14 +1,14 @@
 """Releases, what they take by themselves, and what they refuse."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
+from chunkscope.report.notes import sentence
 
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import Runner
 from chunkscope.models import find_model
-from chunkscope.report.words import sentence
 from chunkscope.vllm import flags as vllm_flags
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry
@@ -122,13 +122,12 @@ SINCE = {
     "checks_threshold": ["0.27.0"],
     "hybrid_refuses_off": ["0.26.0"],
     "hybrid_caches_prefixes": ["0.26.0"],
-    "own_kv_cache": ["0.15.0"],
     "expert_tokens": ["0.14.0", "0.19.0"],
     "v2_runner": ["0.22.0", "0.28.0", "0.29.0"],
     "v1_counts_graphs": ["0.20.0"],
     "v2_counts_graphs": ["0.32.0"],
-    "chunks_are_windows": ["0.14.0"],
     "leaves_volta_out": ["0.20.0"],
+    "large_graphs_on_blackwell": ["0.28.0"],
 }
 
 
@@ -211,6 +210,27 @@ def test_only_what_follows_from_a_gpu_or_a_model_stays_unknown_without_them():
 
     sizes = {"max_model_len", "max_num_batched_tokens", "max_num_seqs"}
     assert complete.given().keys() == set(NAMES) - sizes - FOLLOWING
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "tokens"),
+    [
+        ("b200", "0.27", 512),
+        ("b200", "0.28", 1_024),
+        ("gb200", "0.32", 1_024),
+        ("rtx-5090", "0.32", 512),
+        ("h200", "0.32", 512),
+    ],
+)
+def test_a_blackwell_captures_larger_steps_since_vllm_0_28(gpu, version, tokens):
+    """As vLLM 0.28 says of devices with the compute capability 10."""
+    found = Engine(
+        release=release(version), gpu=find_gpu(gpu), shape=find_model("qwen3-8b")
+    )
+    larger = replace(found.complete(), max_cudagraph_capture_size=tokens)
+
+    assert found.step_model().graphed_tokens == tokens
+    assert found.memory() == found.memory(larger)
 
 
 # -- refusals --------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model, known_model
 from chunkscope.models.quantization import Quantization
-from chunkscope.report.section import sections
-from chunkscope.report.words import sentence
+from chunkscope.report.footprint import memory_table
+from chunkscope.report.notes import sentence
 from chunkscope.verification.options import VerifyOptions
 from chunkscope.vllm.check import DRY, check, vllm_python
 from chunkscope.vllm.engine import Engine
@@ -72,24 +72,10 @@ def test_longrope_goes_no_further_than_its_original_context_and_says_so():
     assert "unstretched" in codes(engine.notes())
 
 
-@pytest.mark.parametrize(
-    ("version", "dtype"), [("0.32.0", "fp8"), ("0.15.0", "fp8"), ("0.14.0", "auto")]
-)
-def test_the_kv_cache_is_of_the_type_that_the_checkpoint_asks_for(version, dtype):
-    complete = longrope(version).complete(Settings(kv_cache_dtype="auto"))
+def test_the_kv_cache_is_of_the_type_that_the_checkpoint_asks_for():
+    complete = longrope("0.32.0").complete(Settings(kv_cache_dtype="auto"))
 
-    assert complete.kv_cache_dtype == dtype
-
-
-def test_llama_4_keeps_all_tokens_in_every_layer_until_vllm_0_14():
-    """Three of four layers keep a chunk of 8,192 tokens since."""
-    old = memory("llama-4-maverick", "h200", "0.13", tp=8)
-    new = memory("llama-4-maverick", "h200", "0.14", tp=8)
-
-    times = new.memory.kv_cache_tokens / old.memory.kv_cache_tokens
-    assert times == pytest.approx(3.8, rel=0.05)
-    assert "chunks_kept" in codes(old.notes)
-    assert "chunks_kept" not in codes(new.notes)
+    assert complete.kv_cache_dtype == "fp8"
 
 
 def test_a_threshold_bounds_what_logprobs_take():
@@ -141,8 +127,8 @@ def test_a_model_that_does_not_fit_says_on_how_many_gpus_it_would():
     assert (refusal.values["tp"], refusal.values["full_tp"]) == (2, 4)
     assert "--tp 2 would fit" in sentence(refusal), "as recommend says"
     assert set(found.requests.values()) == {0}
-    total = sections(found)[0].table.rows[-1][1]
-    assert total == "133.92", "as the lines add up"
+    total = memory_table(found.memory).rows[-1][1]
+    assert total.text == "133.92", "as the lines add up"
 
 
 def test_on_as_many_gpus_it_fits():

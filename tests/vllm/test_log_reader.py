@@ -18,7 +18,6 @@ from tests.vllm.log_lines import (
     SAID,
     SERVING,
     START,
-    STEP,
     engine,
     errors,
     periodic,
@@ -293,10 +292,9 @@ def test_engines_that_are_added_up_are_counted() -> None:
 @pytest.mark.parametrize(
     ("seconds", "lengths"),
     [
-        pytest.param((0, 1, 2), (1, 1, 1), id="the first was as short as the next"),
         pytest.param((0, 60, 120), (10, 60, 60), id="a longer interval"),
         pytest.param((0, 10, 35), (10, 10, 25), id="a server too busy to log"),
-        pytest.param((0, 0, 0, 5), (10, 10, 5, 5), id="within one second"),
+        pytest.param((0, 0, 5), (10, 10, 5), id="within one second"),
     ],
 )
 @pytest.mark.parametrize("stamp", ["vLLM's", "ISO"])
@@ -316,13 +314,10 @@ def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths, stamp) -> No
     assert start.prompt_tokens == sum(lengths)
 
 
-@pytest.mark.parametrize(
-    ("later", "seconds"), [("10:00:26", 16), ("10:00:27", 10), ("10:00:59", 10)]
-)
-def test_while_idle_vllm_reckons_without_a_word(later, seconds) -> None:
+def test_while_idle_vllm_reckons_without_a_word() -> None:
     quiet = periodic("10-23 10:00:10", prompt=0.0, running=0).replace("5.5", "0.0")
-    start = engine(periodic("10-23 10:00:00"), quiet, periodic(f"10-23 {later}"))
-    assert [window.seconds for window in start.windows] == [10, 10, seconds]
+    start = engine(periodic("10-23 10:00:00"), quiet, periodic("10-23 10:00:59"))
+    assert [window.seconds for window in start.windows] == [10, 10, 10]
 
 
 def test_lines_without_a_time_follow_each_other() -> None:
@@ -341,24 +336,6 @@ def test_a_log_of_weeks_keeps_its_sums_in_few_windows() -> None:
     (start,) = reader.starts()
     assert len(start.windows) < MOST_WINDOWS
     assert start.prompt_tokens == pytest.approx(count * 10, rel=0.01)
-
-
-# -- steps ---------------------------------------------------------------------
-
-
-def test_steps_are_added_up() -> None:
-    alone = STEP.format(p=1, t=256, d=0, ms="20.00")
-    steps = engine(
-        stamped(STEP.format(p=0, t=0, d=4, ms="10.00")),
-        stamped(STEP.format(p=1, t=2048, d=4, ms="80.00")),
-        f"Engine 000: {alone}, GPU KV cache usage: 0.0%",
-    ).steps
-    assert (steps.slowdown, steps.longest_ms) == pytest.approx((8.0, 80.0))
-
-
-def test_without_prompts_in_steps_no_slowdown_is_known() -> None:
-    steps = engine(BEGUN, stamped(STEP.format(p=0, t=0, d=4, ms="0.40"))).steps
-    assert (steps.slowdown, steps.longest_ms, steps.longest_line) == (None, 0.4, 2)
 
 
 # -- refused prompts -----------------------------------------------------------

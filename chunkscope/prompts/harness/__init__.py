@@ -5,14 +5,19 @@ tasks.
 from collections.abc import Callable
 
 from chunkscope.prompts.harness import (
+    bailian,
     evalscope,
+    harbor,
     helm,
     inspect_file,
     inspect_log,
     lighteval,
     lm_eval,
+    mini_swe,
     opencompass,
     sessions,
+    tau2,
+    trajectory_files,
 )
 from chunkscope.prompts.harness.log import HarnessLog, LogStart
 from chunkscope.sources.formats import Format, LogRules, add_logs
@@ -24,6 +29,10 @@ RECOGNISERS: tuple[Callable[[LogStart], HarnessLog | None], ...] = (
     lighteval.recognise,
     opencompass.recognise,
     evalscope.recognise,
+    harbor.recognise,
+    mini_swe.recognise,
+    tau2.recognise,
+    bailian.recognise,
     sessions.recognise,
 )
 
@@ -45,7 +54,8 @@ add_logs(
             suffixes=(".eval",),
             open=inspect_file.InspectRows,
             is_archive=True,
-        )
+        ),
+        Format(name=trajectory_files.FORMAT, open=trajectory_files.TrajectoryRows),
     ],
     rules=[
         LogRules(
@@ -53,6 +63,11 @@ add_logs(
             claims_start=inspect_file.STARTS_LIKE_JSON.match,
             claims_members=inspect_file.is_inspect_zip,
             task_name=inspect_file.NAME,
+        ),
+        LogRules(
+            name=trajectory_files.FORMAT,
+            claims_start=trajectory_files.STARTS.match,
+            is_sample=True,
         ),
         LogRules(task_name=lm_eval.SAMPLES_NAME, skip_reason=lm_eval.skip_reason),
         LogRules(skip_reason=helm.skip_reason),

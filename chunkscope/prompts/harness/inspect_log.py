@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.prompts.chat import conversation
+from chunkscope.prompts.chat import Message, conversation
 from chunkscope.prompts.harness.inspect_file import FORMAT
 from chunkscope.prompts.harness.log import (
     AS_SENT,
@@ -17,12 +17,12 @@ from chunkscope.prompts.harness.log import (
     SessionTurn,
     as_dict,
     as_text,
+    chosen_model,
     first_count,
+    models_noted,
 )
-from chunkscope.sources.base import DataError, printable
 
 MOCK = "mockllm/"
-NAME_CHARS = 80  # of a model that are shown
 
 
 def recognise(start: LogStart) -> HarnessLog | None:
@@ -68,29 +68,15 @@ def models_in(start: LogStart) -> list[str]:
     return list(models)
 
 
-def chosen_model(models: list[str], name: str | None) -> str:
-    """The model of that name, with or without its provider; or the only one. Raises
-    DataError.
-    """
-    shown = [printable(model[:NAME_CHARS]) for model in models]
-    if name is None:
-        if len(models) > 1:
-            raise DataError("several_models", models=shown)
-        return models[0]
-    for model in models:
-        if name in (model, model.partition("/")[2]):
-            return model
-    raise DataError("no_such_model", model=name, models=shown)
-
-
 @dataclass(frozen=True, slots=True)
 class EarlierTurn:
-    number: int
     completed: float | None
     working_end: float | None
 
 
 class InspectLog(HarnessLog):
+    sessions_are_rows = False
+
     def __init__(self, header: LogHeader, start: LogStart, model: str) -> None:
         super().__init__(header)
         self.at_once = samples_at_once(start.metadata)
@@ -122,8 +108,15 @@ class InspectLog(HarnessLog):
             return SentRequest(prompt=counted, output=answer, logged_tokens=counted)
         if answer is None or self.is_mock:
             answer = row["completion"]
-        chat = conversation(row["messages"], row)
-        return SentRequest(prompt=chat, output=answer, logged_tokens=counted)
+        said: list[Message] = []
+        if row["answer"] is not None:
+            said = conversation(row["answer"], {}).messages
+        return SentRequest(
+            prompt=conversation(row["messages"], row),
+            output=answer,
+            answer=said,
+            logged_tokens=counted,
+        )
 
     @property
     def is_mock(self) -> bool:
@@ -131,19 +124,14 @@ class InspectLog(HarnessLog):
 
     def _turn(self, row: dict[str, Any]) -> SessionTurn:
         name = row["session"]
-        number, pause_s = 1, None
-        if earlier := self.earlier.get(name):
-            number = earlier.number + 1
-            pause_s = pause_between(earlier, row)
-        self.earlier[name] = EarlierTurn(number, row["completed"], row["working_end"])
-        return SessionTurn(session=name, number=number, pause_s=pause_s)
+        pause_s = None
+        if name in self.earlier:
+            pause_s = pause_between(self.earlier[name], row)
+        self.earlier[name] = EarlierTurn(row["completed"], row["working_end"])
+        return SessionTurn(session=name, pause_s=pause_s)
 
     def notes(self) -> Iterator[Note]:
-        if self.other_models:
-            counts = []
-            for model, count in self.other_models.most_common():
-                counts.append(f"{printable(model[:NAME_CHARS])} ({count:,})")
-            yield note("other_models", models=counts)
+        yield from models_noted(self.other_models)
         if self.used_counts:
             yield note("counted_by_mock" if self.is_mock else "sharing_not_counted")
         if self.rendered and self.is_agent:

@@ -8,12 +8,18 @@ Long texts are kept apart (`attachment://...`), and so are messages that request
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from chunkscope.prompts.chat.openai import function_call
 from chunkscope.prompts.chat.request import FUNCTION_KEYS
-from chunkscope.prompts.harness.log import as_count, as_dict, as_list, as_text
+from chunkscope.prompts.harness.log import (
+    as_count,
+    as_dict,
+    as_list,
+    as_seconds,
+    as_text,
+    as_time,
+)
 from chunkscope.prompts.paths import wrong_type
 from chunkscope.sources.base import DataError
 
@@ -100,6 +106,7 @@ class InspectSample:
             "input_tokens": input_tokens(output, usage),
             "output_tokens": as_count(usage.get("output_tokens")),
             "completion": self.completion(output),
+            "answer": self.answer(output),
             **event.times(),
         }
 
@@ -113,6 +120,15 @@ class InspectSample:
             return as_text(self.resolved(output.get("completion")))
         except DataError:  # a request without an answer is still a request
             return None
+
+    def answer(self, output: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The answer as a message; None for a request without one."""
+        for choice in as_list(output.get("choices"))[:1]:
+            try:
+                return self.message(as_dict(choice).get("message"))
+            except DataError:
+                return None
+        return None
 
     def sent_messages(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
         messages, refs = event.get("input"), event.get("input_refs")
@@ -210,17 +226,3 @@ def input_tokens(output: Mapping[str, Any], usage: Mapping[str, Any]) -> int | N
     if total is not None and answer is not None and total >= answer:
         return total - answer
     return counted + cached
-
-
-def as_time(value: Any) -> float | None:
-    """Seconds since 1970 of a time in ISO 8601."""
-    try:
-        return datetime.fromisoformat(value).timestamp()
-    except (TypeError, ValueError, OverflowError, OSError):
-        return None
-
-
-def as_seconds(value: Any) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    return None

@@ -5,22 +5,25 @@ turns each row into the requests that were sent for it: several, one, or none.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
-from chunkscope.artefacts.note import Note
-from chunkscope.prompts.chat import Conversation, conversation
-from chunkscope.sources.base import Source
+from chunkscope.artefacts.note import Note, note
+from chunkscope.prompts.chat import Conversation, Message, conversation
+from chunkscope.sources.base import DataError, Source, printable
 
 RequestKind = Literal["generate", "likelihood"]
 AS_LOGGED, AS_SENT, LONGEST_FIRST = "as logged", "as sent", "longest first"
+NAME_CHARS = 80  # of a model that are shown
 MOST_COUNT = 10**15  # a larger number is a time stamp or an id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTurn:
-    """Where a request stands in its session.
+    """The session of a request, which goes on with it.
 
     In a session each request is sent when the one before has ended. `pause_s` is the
     time between the end of the previous request and the start of this one; None for the
@@ -29,7 +32,6 @@ class SessionTurn:
     """
 
     session: str
-    number: int
     pause_s: float | None = None
     kept_tokens: int | None = None
 
@@ -58,6 +60,11 @@ class SentRequest:
     output_cap: int | None = None
     # The answer's text or its number of tokens; None where it is not logged.
     output: str | int | None = None
+    # The answer as messages, where they are logged: what the next prompt repeats. It is
+    # counted by them where `output` is not known.
+    answer: Sequence[Message] = ()
+    # The names of the prompt's blocks, in a trace that has them.
+    blocks: Sequence[int] | None = None
     logged_tokens: int | None = None
     session: SessionTurn | None = None
 
@@ -140,6 +147,8 @@ class HarnessLog(ABC):
 
     at_once: int | None = None  # sessions that the client kept under way
     system_tokens = 0  # that every session begins with, where the log has no texts
+    has_blocks = False  # whether every request names the blocks of its prompt
+    sessions_are_rows = True  # so that a sample of the rows has whole sessions
 
     def __init__(self, header: LogHeader) -> None:
         self.header = header
@@ -214,6 +223,20 @@ def first_count(*values: Any) -> int | None:
     return None
 
 
+def as_time(value: Any) -> float | None:
+    """Seconds since 1970 of a time in ISO 8601."""
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
+
+
+def as_seconds(value: Any) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return None
+
+
 def as_prompt(value: Any) -> str | Conversation:
     return value if isinstance(value, str) else conversation(value, {})
 
@@ -221,3 +244,31 @@ def as_prompt(value: Any) -> str | Conversation:
 def only_text(texts: Sequence[Any]) -> str | None:
     """The answer of a request that has just one."""
     return as_text(texts[0]) if len(texts) == 1 else None
+
+
+# --- logs of several models -----------------------------------------------------------
+
+
+def chosen_model(models: list[str], name: str | None) -> str:
+    """The model of that name, with or without its provider; or the only one. Raises
+    DataError.
+    """
+    shown = [printable(model[:NAME_CHARS]) for model in models]
+    if name is None:
+        if len(models) > 1:
+            raise DataError("several_models", models=shown)
+        return models[0]
+    for model in models:
+        if name in (model, model.partition("/")[2]):
+            return model
+    raise DataError("no_such_model", model=name, models=shown)
+
+
+def models_noted(requests: Counter[str]) -> Iterator[Note]:
+    """That requests to other models were not counted: by model, how many."""
+    if not requests:
+        return
+    counts = []
+    for model, count in requests.most_common():
+        counts.append(f"{printable(model[:NAME_CHARS])} ({count:,})")
+    yield note("other_models", models=counts)

@@ -16,9 +16,9 @@ from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
-from chunkscope.errors import InputError
+from chunkscope.errors import InputError, UsageError
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.workload import Workload, single
+from chunkscope.simulation.workload import Workload
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
 from chunkscope.verification.endpoint.server import (
@@ -30,32 +30,34 @@ from chunkscope.verification.endpoint.server import (
 )
 from chunkscope.verification.endpoint.stream import Received
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
-from chunkscope.verification.latencies import (
+from chunkscope.verification.inside.chunkscope_sessions import (
     Answer,
+    Client,
+    Question,
+    Round,
+    SentSession,
+)
+from chunkscope.verification.latencies import (
     distribution_of,
     figures_of,
     median_of,
+    rows_of,
 )
-from chunkscope.verification.prompts import RANDOM_INSTEAD, RealPrompt
+from chunkscope.verification.prompts import Ids
 from chunkscope.verification.result import Machine, Run, Subject
-from chunkscope.verification.task import TaskRequest, requests_of, sharing_of
+from chunkscope.verification.task import first_turns, sessions_of, sharing_of
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
 SETTING = "endpoint"
 COMPLETIONS = "/v1/completions"
-WARM_UP_REQUESTS = 8
+WARM_UP_SESSIONS = 8
 WARM_UP_TOKENS = 16
 SETTLE_S = 2.0  # a server counts an answer shortly after it was sent
 # In every vocabulary, however small: a vLLM without a tokenizer dies of ids beyond its
 # own.
 RANDOM_IDS = (100, 250)
-BEFORE = (
-    "before"  # in place of a repeat's number: what is sent before they are measured
-)
-# With these a server refuses a kind of prompt: vLLM says 400, and some others break on
-# it.
-REFUSING_PROMPTS = (400, 415, 422, 500, 501)
+WARM_UP = "w"  # in place of a repeat's number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +65,10 @@ class EndpointJob:
     """What a server is sent, and how often."""
 
     workload: Workload
-    prompts: Sequence[RealPrompt] = ()  # by request; none: random token ids
+    prompts: Sequence[Ids] = ()  # by session; none: random token ids
     repeats: int
     timeout_s: float
+    time_limit_s: float | None = None  # of a repeat
     slo: Slo = ()
 
 
@@ -90,7 +93,8 @@ async def _measure(
     listener.phase("connecting")
     async with Connection(url) as connection:
         server = await meet(connection, model)
-        check_room(server, requests_of(job.workload))
+        check_room(server, job.workload)
+        check_turns(server, job.workload)
         run = await EndpointClient(connection, server, job, listener).run()
     address = connection.address
     return MeasuredEndpoint(
@@ -100,18 +104,22 @@ async def _measure(
     )
 
 
-def check_room(server: Server, requests: Sequence[TaskRequest]) -> None:
-    room = server.max_model_len
-    if room is None:
-        return
-    too_long = [request for request in requests if request.tokens > room]
-    if too_long:
-        longest = max(request.tokens for request in too_long)
+def check_room(server: Server, workload: Workload) -> None:
+    longest = max(session.longest for session in workload.sessions)
+    if server.max_model_len is not None and longest > server.max_model_len:
         raise InputError(
-            f"{len(too_long):,} of {len(requests):,} requests do not fit: the longest "
-            f"takes {longest:,} tokens with its answer, the server has room for "
-            f"{room:,}",
+            f"not all requests fit: the longest takes {longest:,} tokens with its "
+            f"answer, the server has room for {server.max_model_len:,}",
             hint="serve it with a larger max_model_len, or lower --max-output",
+        )
+
+
+def check_turns(server: Server, workload: Workload) -> None:
+    if workload.has_turns and not server.is_vllm:
+        raise UsageError(
+            "a next turn repeats the answer token by token, and only vLLM returns the "
+            "token ids of its answers",
+            hint="measure a vLLM server, or data of single prompts",
         )
 
 
@@ -129,13 +137,13 @@ class EndpointClient:
         self._server = server
         self._job = job
         self._listener = listener
-        self._requests = requests_of(job.workload)
+        self._sessions = sessions_of(job.workload)
         self._writer = BodyWriter(server, job)
         self._phase = "connecting"
         self._sent = 0  # requests of this phase, and those of them that are answered
         self._answered = 0
         self._repeats: list[Figures] = []
-        self._answers: list[Answer] = []
+        self._answers: list[list[Answer]] = []  # by repeat
         self._notes: dict[str, Note] = {}  # by code, the latest
 
     async def run(self) -> Run:
@@ -170,11 +178,11 @@ class EndpointClient:
             repeats=tuple(self._repeats),
             figures=median_of(self._repeats) if status is Status.OK else None,
             distribution=distribution_of(self._answers),
+            requests=tuple(rows_of(answers) for answers in self._answers),
             notes=tuple(self._notes.values()),
         )
 
     async def _measure(self) -> None:
-        await self._try_out()
         await self._warm_up()
         for repeat in range(self._job.repeats):
             detail = f"repeat {repeat + 1} of {self._job.repeats}"
@@ -199,107 +207,78 @@ class EndpointClient:
     def _note(self, code: str, **values: int) -> None:
         self._notes[code] = note(code, **values)
 
-    # -- before anything is measured ---------------------------------------------------
-
-    async def _try_out(self) -> None:
-        """Does this server take our kind of prompt?
-
-        The shortest is sent, with one token.
-        """
-        scored = [request for request in self._requests if request.is_scored]
-        shortest = min(scored or self._requests, key=lambda r: r.prompt_tokens)
-        request = replace(shortest, output_tokens=1)
-        body = self._writer.body(request, BEFORE)
-        try:
-            await self._exchange(request, body, time.perf_counter())
-        except RequestFailed as failure:
-            if failure.code not in REFUSING_PROMPTS:
-                raise self._connection.unusable(failure) from None
-            kind = "texts" if self._job.prompts else "token ids"
-            address = self._connection.address
-            raise InputError(
-                f"{address} refuses {kind} at {COMPLETIONS}: it {failure.message}",
-                hint=RANDOM_INSTEAD
-                if self._job.prompts
-                else "send real texts: name the datasets with --data",
-            ) from None
-
     async def _warm_up(self) -> None:
         """Send the longest prompt and others: what is slow at first is slow here."""
         self._begin("warming up")
-        ranked = sorted(self._requests, key=lambda r: -r.prompt_tokens)
-        every = max(1, len(ranked) // WARM_UP_REQUESTS)
-        short = []
-        for request in ranked[::every][:WARM_UP_REQUESTS]:
-            output = min(request.output_tokens, WARM_UP_TOKENS)
-            short.append(replace(request, arrival_s=0.0, output_tokens=output))
-        await self._send(short, BEFORE)
-        # With the one that was sent to try it out, lest they count as the first
-        # repeat's.
-        await self._settled(self._server.metrics, len(short) + 1)
+        ranked = sorted(self._sessions, key=lambda s: -s.turns[0].prompt_tokens)
+        every = max(1, len(ranked) // WARM_UP_SESSIONS)
+        sessions = ranked[::every][:WARM_UP_SESSIONS]
+        short = first_turns(sessions, most_output=WARM_UP_TOKENS)
+        client = Client(concurrency=self._job.workload.concurrency)
+        answers = await self._send(short, WARM_UP, client)
+        # Lest they count as the first repeat's.
+        await self._settled(self._server.metrics, len(answers))
 
     # -- requests ----------------------------------------------------------------------
 
-    async def _send(self, requests: Sequence[TaskRequest], repeat: str) -> list[Answer]:
-        """All at their times, at most so many under way; the first failure ends it."""
-        # Made before the clock starts: a long prompt takes a while to write down.
-        bodies = [self._writer.body(request, repeat) for request in requests]
-        self._sent = len(requests)
+    async def _send(
+        self, sessions: list[SentSession], name: str, client: Client
+    ) -> list[Answer]:
+        """All of them as the client does; the first failure ends it."""
+        self._sent = sum(len(session.turns) for session in sessions)
         self._answered = 0
-        under_way = asyncio.Semaphore(self._job.workload.concurrency or len(requests))
-        begin = time.perf_counter()
+        texts = []
+        for number, session in enumerate(sessions):
+            texts.append(self._writer.texts(name, session, number))
+        client = replace(client, tell=self._count)
+        sending = Round(name, sessions, texts, self._ask, client)
+        sending.begin()
+        return await sending.finish()
 
-        async def send_one(request: TaskRequest, body: bytes) -> Answer:
-            wait_s = begin + request.arrival_s - time.perf_counter()
-            await asyncio.sleep(max(0.0, wait_s))
-            async with under_way:
-                answer = await self._exchange(request, body, begin)
-            check_length(answer, request)
-            self._answered += 1
-            self._listener.progress(self._answered, self._sent)
-            return answer
+    def _count(self) -> None:
+        self._answered += 1
+        self._listener.progress(self._answered, self._sent)
 
-        tasks = []
-        try:
-            async with asyncio.TaskGroup() as group:
-                for request, body in zip(requests, bodies, strict=True):
-                    tasks.append(group.create_task(send_one(request, body)))
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        return [task.result() for task in tasks]
-
-    async def _exchange(
-        self, request: TaskRequest, body: bytes, begin: float
-    ) -> Answer:
-        """One request and its answer; seconds count from `begin`."""
-
-        def clock() -> float:
-            return time.perf_counter() - begin
-
+    async def _ask(self, question: Question) -> Answer:
         received = Received()
-        sent = clock()
+        body = self._writer.body(question)
+        sent = time.perf_counter()
         async with self._connection.stream(COMPLETIONS, body) as parts:
-            if request.is_scored:
-                received.take_whole(await whole(parts), clock())
+            if question.about.is_scored:
+                received.take_whole(await whole(parts), time.perf_counter())
             else:
-                await received.follow(parts, clock)
-        return received.answer(sent, clock())
+                await received.follow(parts, time.perf_counter)
+        answer = received.answer(question, sent, time.perf_counter())
+        asked = question.about.output_tokens
+        if answer.tokens > asked:  # it ignores what it was asked
+            raise RequestFailed(
+                f"answers with {answer.tokens:,} tokens where {asked:,} were asked for"
+            )
+        return answer
 
     # -- one repeat --------------------------------------------------------------------
 
     async def _repeat(self, repeat: int) -> Figures:
+        workload = self._job.workload
+        client = Client(
+            samples_at_once=workload.samples_at_once,
+            concurrency=workload.concurrency,
+            limit_s=self._job.time_limit_s,
+        )
         before = await self._connection.metrics()
-        answers = await self._send(self._requests, str(repeat))
+        answers = await self._send(self._sessions, str(repeat), client)
+        if not answers:
+            raise UsageError(f"no request ended within {client.limit_s:g} s")
         after = await self._settled(before, len(answers))
-        self._answers += answers
-        workload = self._as_counted(answers)
-        figures = figures_of(answers, workload, slo=self._job.slo)
+        self._answers.append(answers)
+        figures = figures_of(answers, workload.long_over, slo=self._job.slo)
         self._note_answers(answers)
         if before is None or after is None:
             return figures
         finished = metrics.counted(before, after, metrics.FINISHED)
         if finished is not None and finished != len(answers):
-            self._note("server_is_shared", finished=finished, sent=len(answers))
+            if client.limit_s is None:
+                self._note("server_is_shared", finished=finished, sent=len(answers))
             return figures
         if figures.prefix_hit_rate is None:
             rate = metrics.prefix_hit_rate(before, after)
@@ -313,32 +292,20 @@ class EndpointClient:
         if uncounted:
             self._note("answers_not_counted", answers=len(uncounted))
         short = 0
-        for answer, request in zip(answers, self._requests, strict=True):
-            if answer.tokens < request.output_tokens:
+        counted = 0
+        sent = 0
+        for answer in answers:
+            turn = self._sessions[answer.session].turns[answer.turn]
+            counted += answer.prompt_tokens
+            sent += turn.prompt_tokens
+            if answer.tokens < turn.output_tokens:
                 short += 1
         if short:
             self._note("answers_ended_early", answers=short, of=len(answers))
+        if counted != sent:
+            self._note("prompts_counted_otherwise", counted=counted, sent=sent)
         if self._job.prompts and not self._server.is_vllm:
             self._note("texts_sent_again")
-
-    def _as_counted(self, answers: Sequence[Answer]) -> Workload:
-        """The workload with the prompt lengths that the server counted, if it did."""
-        workload = self._job.workload
-        sessions = []
-        for answer, request in zip(answers, workload.requests, strict=True):
-            tokens = answer.prompt_tokens
-            if not tokens:
-                return workload
-            output = request.output_tokens
-            sessions.append(single(tokens, output, request.arrival_s, request.stretch))
-        counted = replace(workload, sessions=tuple(sessions))
-        if counted != workload:
-            self._note(
-                "prompts_counted_otherwise",
-                counted=counted.input_tokens,
-                sent=workload.input_tokens,
-            )
-        return counted
 
     async def _settled(self, before: Metrics | None, sent: int) -> Metrics | None:
         """The metrics once all answers are in them."""
@@ -353,15 +320,6 @@ class EndpointClient:
         return after
 
 
-def check_length(answer: Answer, request: TaskRequest) -> None:
-    """A server that ignores what it was asked measures something else."""
-    if answer.tokens > request.output_tokens:
-        raise RequestFailed(
-            f"answers with {answer.tokens:,} tokens where {request.output_tokens:,} "
-            "were asked for"
-        )
-
-
 class BodyWriter:
     """Writes requests down. What only vLLM understands is sent to vLLM only."""
 
@@ -369,23 +327,29 @@ class BodyWriter:
         stretches, ends = sharing_of(job.workload)
         self._server = server
         self._prompts = job.prompts
+        self._has_turns = job.workload.has_turns
         self._ids = SharingIds(stretches, ends, RANDOM_IDS)
         self._seed = job.workload.seed
         self._salt = uuid4().hex  # no other run's prefixes are shared
 
-    def body(self, request: TaskRequest, repeat: str) -> bytes:
-        """The request as it is posted.
+    def texts(self, name: str, session: SentSession, number: int) -> list[list[int]]:
+        """The token ids that each turn adds: others in each repeat, unless real."""
+        if self._prompts:
+            return [list(self._prompts[session.place or 0])]
+        seed = f"{self._seed}/{self._salt}/{name}"
+        return self._ids.texts(seed, session, number)
 
-        In each repeat another prompt, unless it is real.
-        """
+    def body(self, question: Question) -> bytes:
+        """The request as it is posted."""
+        about = question.about
         body: dict[str, Any] = {
             "model": self._server.model,
-            "prompt": self._prompt(request, repeat),
-            "max_tokens": request.output_tokens,
+            "prompt": question.ids,
+            "max_tokens": about.output_tokens,
             "temperature": 0,
         }
         is_vllm = self._server.is_vllm
-        if not request.is_scored:
+        if not about.is_scored:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
             if is_vllm:
@@ -396,20 +360,10 @@ class BodyWriter:
             body["echo"] = True
             body["logprobs"] = 1
         if is_vllm:
-            body["min_tokens"] = request.output_tokens
+            body["min_tokens"] = about.output_tokens
             body["ignore_eos"] = True
             # Prompts with another salt share no prefix with this one.
-            body["cache_salt"] = f"{self._salt}/{repeat}"
-            if self._has_special_tokens(request):
-                body["add_special_tokens"] = False
+            body["cache_salt"] = f"{self._salt}/{question.round}"
+        if self._has_turns:
+            body["return_token_ids"] = True
         return orjson.dumps(body)
-
-    def _prompt(self, request: TaskRequest, repeat: str) -> str | list[int]:
-        place = request.place or 0
-        if self._prompts:
-            return self._prompts[place].text
-        seed = f"{self._seed}/{self._salt}/{repeat}"
-        return self._ids.prompt(seed, place, request.prompt_tokens)
-
-    def _has_special_tokens(self, request: TaskRequest) -> bool:
-        return bool(self._prompts) and self._prompts[request.place or 0].is_complete

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from chunkscope.verification.endpoint.server import RequestFailed
-from chunkscope.verification.latencies import Answer
+from chunkscope.verification.inside.chunkscope_sessions import Answer, Question
 
 DATA = b"data:"
 DONE = b"[DONE]"
@@ -32,6 +32,7 @@ class Usage(msgspec.Struct):
 
 class Choice(msgspec.Struct):
     text: str | None = None
+    token_ids: list[int] | None = None  # if they are asked for
     finish_reason: str | None = None
 
 
@@ -50,8 +51,8 @@ class Event(msgspec.Struct):
 
 def read_event(data: bytes) -> Event:
     """
-    >>> read_event(b'{"choices": [{"index": 0, "text": "Hi"}]}').choices
-    [Choice(text='Hi', finish_reason=None)]
+    >>> read_event(b'{"choices": [{"index": 0, "text": "Hi"}]}').choices[0].text
+    'Hi'
     """
     try:
         event = msgspec.json.decode(data, type=Event)
@@ -73,6 +74,7 @@ class Received:
         self.prompt_tokens: int | None = None
         self.output_tokens: int | None = None
         self.cached: int | None = None
+        self.ids: list[int] = []
         self.ended = False
         self.has_choice = False
 
@@ -105,10 +107,10 @@ class Received:
 
     def _take(self, event: Event, now: float) -> None:
         choices = event.choices or []
-        if choices:
+        for choice in choices:
             self.has_choice = True
-        if any(choice.finish_reason for choice in choices):
-            self.ended = True
+            self.ended = self.ended or bool(choice.finish_reason)
+            self.ids += choice.token_ids or []
         if event.usage is not None:
             self._take_usage(event.usage)
         if event.usage is not None and event.usage.completion_tokens is not None:
@@ -140,7 +142,7 @@ class Received:
         if self.times:
             self.times[-1] = end
 
-    def answer(self, sent: float, now: float) -> Answer:
+    def answer(self, question: Question, sent: float, now: float) -> Answer:
         """The answer, now that nothing more comes."""
         if not self.has_choice:
             raise RequestFailed("sent no answer")
@@ -150,10 +152,13 @@ class Received:
         if not counts:
             counts[now] = 0
         return Answer(
+            session=question.session,
+            turn=question.turn,
+            prompt_tokens=self.prompt_tokens or question.about.prompt_tokens,
             sent=sent,
-            times=tuple(counts),
-            counts=tuple(counts.values()),
+            times=list(counts),
+            counts=list(counts.values()),
             cached=self.cached,
-            prompt_tokens=self.prompt_tokens,
+            ids=self.ids,
             is_counted=self.output_tokens is not None,
         )

@@ -130,7 +130,7 @@ class Measurement:
         sessions = read_sessions(self._task["sessions"])
         turns = sum(len(session.turns) for session in sessions)
         counter = Counter(self._tell, turns)
-        client = Client(self._task["at_once"], self._task["limit_s"], counter.count)
+        client = Client(**self._task["client"], tell=counter.count)
         sent = await sender.send(sessions, str(repeat), client)
         self._tell(
             "repeat",

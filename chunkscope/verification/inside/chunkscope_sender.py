@@ -60,7 +60,9 @@ class Sender:
         """
         texts = self._texts(name, sessions)
         sending = Round(name, sessions, texts, self._ask, client)
-        held = client.at_once is None and await self._hold(sessions)
+        held = False
+        if client.sends_all:
+            held = await self._hold(sessions)
         tasks = sending.begin()
         if held:
             sending.began = await self._let_go(tasks)
@@ -87,7 +89,7 @@ class Sender:
         client = Client(tell=tell)
         if again:
             order.reverse()
-            client.at_once = (len(order) + 1) // 2
+            client.concurrency = (len(order) + 1) // 2
         sent = await self.send(order, FIRST_REPEAT, client)
         ids = [answer.ids for answer in sent.answers]
         if again:

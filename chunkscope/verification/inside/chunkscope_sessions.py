@@ -14,7 +14,7 @@ class SentTurn:
     prompt_tokens: int
     output_tokens: int
     kept_tokens: int = 0
-    think_s: float = 0.0  # from its answer until the next turn is sent
+    think_s: float = 0.0  # from the answer before until it is sent
     is_scored: bool = False  # asks for the likelihood of its prompt
 
     @property
@@ -107,15 +107,21 @@ def nobody_is_told() -> None:
 
 @dataclass
 class Client:
-    """How a client sends: with so many sessions under way, or all (None).
+    """How a client sends: what it keeps under way at a time (None: all of them).
 
-    It begins the next session when one of them ends. After `limit_s` seconds it gives
-    up what has not ended. `tell` is called with every answer.
+    It begins the next session when one of them ends, and a session's next request
+    waits until fewer are under way. After `limit_s` seconds it gives up what has not
+    ended. `tell` is called with every answer.
     """
 
-    at_once: "int | None" = None
+    samples_at_once: "int | None" = None  # sessions
+    concurrency: "int | None" = None  # requests
     limit_s: "float | None" = None
     tell: "Callable[[], None]" = nobody_is_told
+
+    @property
+    def sends_all(self) -> bool:
+        return self.samples_at_once is None and self.concurrency is None
 
 
 class Round:
@@ -137,7 +143,8 @@ class Round:
         self._texts = texts
         self._ask = ask
         self._client = client
-        self._under_way = asyncio.Semaphore(client.at_once or len(sessions))
+        self._samples = asyncio.Semaphore(client.samples_at_once or len(sessions))
+        self._requests = asyncio.Semaphore(client.concurrency or len(sessions))
         self._tasks: list[asyncio.Task[None]] = []
         self.answers: list[Answer] = []
         self.began = time.perf_counter()
@@ -161,12 +168,14 @@ class Round:
         limit_s = self._client.limit_s
         if limit_s is not None:
             limit_s = max(0.0, limit_s - self.clock())
-        ended, late = await asyncio.wait(
-            self._tasks, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION
-        )
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        try:
+            ended, _ = await asyncio.wait(
+                self._tasks, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION
+            )
+        finally:
+            for task in self._tasks:
+                task.cancel()  # those that have ended stay as they are
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         for task in ended:
             task.result()
         answers = sorted(self.answers, key=lambda a: (a.session, a.turn))
@@ -176,15 +185,14 @@ class Round:
         """One session from its first turn to its last."""
         session = self._sessions[number]
         await asyncio.sleep(max(0.0, session.arrival_s - self.clock()))
-        async with self._under_way:
+        async with self._samples:
             said: list[int] = []  # the latest prompt and its answer
-            think_s = 0.0
             for turn, about in enumerate(session.turns):
-                await asyncio.sleep(think_s)
+                await asyncio.sleep(about.think_s)
                 ids = said[: about.kept_tokens] + self._texts[number][turn]
                 question = Question(self._name, number, turn, about, ids)
-                answer = await self._ask(question)
+                async with self._requests:
+                    answer = await self._ask(question)
                 self.answers.append(answer)
                 self._client.tell()
                 said = ids + answer.ids
-                think_s = about.think_s

@@ -25,8 +25,6 @@ class EngineFacts:
     enforce_eager: bool | None = None
     found_compiled: str | None = None  # what of an earlier start it loaded
     pipeline_parallel_size: int | None = None
-    fitted_from: int | None = None
-    fitted_to: int | None = None
     device_gib: float | None = None
     weights_gib: float | None = None
     activation_gib: float | None = None
@@ -49,7 +47,6 @@ FIXED_SIZES = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
 
 # Messages that begin or are more than facts. The first comes every ten seconds.
 PERIODIC = "Avg prompt throughput: "
-STEP = "context requests, "
 # The words before "(v" are not enough: an engine that dies dumps its configuration,
 # too.
 STARTED = "Initializing a V1 LLM engine (v"
@@ -66,12 +63,9 @@ MESSAGES = {
     rf"Avg prompt throughput: (?P<prompt_tokens_per_s>{_NUMBER}) tokens/s, "
     rf"Avg generation throughput: (?P<output_tokens_per_s>{_NUMBER}) tokens/s, "
     r"Running: (?P<running>\d+) reqs, Waiting: (?P<waiting>\d+) reqs"
-    r"(?:, Deferred: (?P<deferred>\d+) reqs)?.*?"
+    r".*?"
     rf"KV cache usage: (?P<kv_use>{_NUMBER})%"
     rf"(?:, Prefix cache hit rate: (?P<hit_rate>{_NUMBER})%)?",
-    STEP: r"Iteration\(\d+\): (?P<prefills>\d+) context requests, "
-    r"(?P<prompt_tokens>\d+) context tokens, (?P<decodes>\d+) generation requests, "
-    rf"\d+ generation tokens, iteration elapsed time: (?P<ms>{_NUMBER}) ms",
     STARTED: r"engine \(v(?P<version>[^)\s]+)\) with config: (?P<config>.*)",
     ARGUMENTS: r"args: (?P<arguments>.*)",
     "Using max model len ": r"model len (?P<max_model_len>\d+)",
@@ -80,9 +74,7 @@ MESSAGES = {
     ),
     BANNER: r"█  version (?P<version>\d\S+)",
     "█  model   ": r"█  model   (?P<model>\S.*)",
-    "Auto-fit max_model_len: reduced": (
-        r"from (?P<fitted_from>[\d,]+) to (?P<fitted_to>[\d,]+)"
-    ),
+    "Auto-fit max_model_len: reduced": (r"to (?P<max_model_len>[\d,]+) to fit"),
     "Model loading took ": rf"took (?P<weights_gib>{_NUMBER}) GiB",
     "Directly load ": r"load (?P<found_compiled>AOT|the compiled graph)",
     "Available KV cache memory: ": rf"memory: (?P<kv_cache_gib>{_NUMBER}) GiB",

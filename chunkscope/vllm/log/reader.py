@@ -10,7 +10,7 @@ from chunkscope.vllm.log import facts
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import KILLS, STOPPING, TELLING, FailureReader, Stage
 from chunkscope.vllm.log.lines import CUT, LogLine, peeled, seconds_between
-from chunkscope.vllm.log.start import EngineStart, RefusedPrompts, StepTally
+from chunkscope.vllm.log.start import EngineStart, RefusedPrompts
 from chunkscope.vllm.log.windows import Timeline
 from chunkscope.vllm.settings import Value
 
@@ -112,7 +112,6 @@ class StartReader:
         self._started: set[str] = set()  # processes that began an engine
         self._writers: dict[str, list[str]] = {}  # by process, in their order
         self._timelines: dict[str, Timeline] = {}  # by engine
-        self._steps: StepTally | None = None
         self._refused: RefusedPrompts | None = None
         self._failures = FailureReader()
 
@@ -147,9 +146,6 @@ class StartReader:
         if sign == facts.PERIODIC:
             timeline = self._timelines.setdefault(words.get("engine", ""), Timeline())
             timeline.add(words, seconds, line.number)
-        elif sign == facts.STEP:
-            self._steps = self._steps or StepTally()
-            self._steps.add(words, line.number)
         elif sign in (facts.REFUSED_PROMPT, facts.REFUSED_REQUEST):
             self._refusals(line.number).add(words)
         elif sign == facts.ARGUMENTS:
@@ -193,7 +189,6 @@ class StartReader:
             line_of=self._line_of,
             windows=tuple(windows),
             engines=engines,
-            steps=self._steps,
             refused=self._refused,
             failure=failure,
         )
@@ -206,8 +201,6 @@ class StartReader:
     def _learn(self, words: dict[str, str], line: int) -> None:
         """Of several workers the first to say something counts."""
         values = facts.values_of(words)
-        if "fitted_to" in values:
-            values["max_model_len"] = values["fitted_to"]
         for name, value in values.items():
             known = self._values.get(name)
             is_news = known is None or name == "max_model_len"

@@ -15,39 +15,6 @@ from chunkscope.vllm.settings import Settings, Value
 
 
 @dataclass(slots=True, kw_only=True)
-class StepTally:
-    """Decode steps with and without a prompt (`--enable-logging-iteration-details`)."""
-
-    decoding: int = 0
-    decoding_ms: float = 0.0
-    mixed: int = 0
-    mixed_ms: float = 0.0
-    longest_ms: float = 0.0  # of those that made somebody's token wait
-    longest_line: int = 0
-
-    def add(self, words: dict[str, str], line: int) -> None:
-        if int(words["decodes"]) == 0:
-            return
-        ms = float(words["ms"])
-        if int(words["prefills"]) > 0:
-            self.mixed += 1
-            self.mixed_ms += ms
-        else:
-            self.decoding += 1
-            self.decoding_ms += ms
-        if ms > self.longest_ms:
-            self.longest_ms = ms
-            self.longest_line = line
-
-    @property
-    def slowdown(self) -> float | None:
-        """How many times longer a decode step is with a prompt beside it."""
-        if self.mixed == 0 or self.decoding_ms == 0:
-            return None
-        return (self.mixed_ms / self.mixed) / (self.decoding_ms / self.decoding)
-
-
-@dataclass(slots=True, kw_only=True)
 class RefusedPrompts:
     """Prompts longer than the context. Of some only the answer 400 is logged."""
 
@@ -139,7 +106,6 @@ class EngineStart:
     line_of: dict[str, int] = field(default_factory=dict)  # by fact
     windows: tuple[LogWindow, ...] = ()  # by time; of all engines
     engines: int = 1
-    steps: StepTally | None = None
     refused: RefusedPrompts | None = None
     failure: LoggedFailure | None = None
     preemptions: int | None = None  # of a server: logs do not say

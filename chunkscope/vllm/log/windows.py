@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 # A log of weeks has millions of windows. At this number two neighbours become one.
 MOST_WINDOWS = 2_048
-INTERVAL_S = 10.0  # VLLM_LOG_STATS_INTERVAL, unless the lines say otherwise
+INTERVAL_S = 10.0  # VLLM_LOG_STATS_INTERVAL
 _LONGEST_S = 600.0  # farther apart, nothing was logged between: the engine was idle
 
 
@@ -21,8 +21,6 @@ class LogWindow:
     waiting: int
     kv_use: float  # a share
     hit_rate: float | None = None
-    # How many of those waiting wait for KV from elsewhere or a grammar, not for room.
-    deferred: int = 0
     line: int = 0
     engine: str = ""  # "000", where it says
     engines: int = 1  # that are added up in it
@@ -47,7 +45,6 @@ class LogWindow:
             running=max(self.running, later.running),
             waiting=max(self.waiting, later.waiting),
             kv_use=max(self.kv_use, later.kv_use),
-            deferred=min(self.deferred, later.deferred),
             line=self.line,
         )
 
@@ -57,7 +54,6 @@ class Timeline:
 
     def __init__(self) -> None:
         self.windows: list[LogWindow] = []
-        self._interval_s: float | None = None  # the least time between two lines
 
     def add(self, words: dict[str, str], at: float | None, line: int) -> None:
         """For the periodic line with these words, `at` seconds after the first line."""
@@ -77,7 +73,6 @@ class Timeline:
             waiting=int(words["waiting"]),
             kv_use=float(words["kv_use"]) / 100,
             hit_rate=None if hit_rate is None else float(hit_rate) / 100,
-            deferred=int(words.get("deferred", 0)),
             line=line,
             engine=words.get("engine", ""),
             engines=int(words.get("engines", 1)),
@@ -99,23 +94,15 @@ class Timeline:
         It is the time since vLLM last reckoned them, which it does without a word while
         idle.
         """
-        last = self.windows[-1] if self.windows else None
-        usual = self._interval_s or INTERVAL_S
-        if at is None or last is None:
-            return usual
+        if at is None or not self.windows:
+            return INTERVAL_S
+        last = self.windows[-1]
         passed = at - last.end_s
         if passed <= 0 or passed > _LONGEST_S:
-            return usual
-        if self._interval_s is None:
-            interval = min(passed, INTERVAL_S) if last.idle else passed
-            # Nobody knew how long the window of the first line was.
-            first = min(interval, last.seconds)
-            self.windows[-1] = replace(last, seconds=first)
-        else:
-            interval = min(passed, self._interval_s)
-        self._interval_s = interval
-        reckoned_silently = last.idle and passed > 1.5 * interval + 1
-        return interval if reckoned_silently else passed
+            return INTERVAL_S
+        if len(self.windows) == 1:  # nobody knew how long the first was
+            self.windows[0] = replace(last, seconds=min(passed, last.seconds))
+        return min(passed, self.windows[0].seconds) if last.idle else passed
 
 
 def peak(counts: Iterable[tuple[str, int]]) -> int:
