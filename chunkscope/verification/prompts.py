@@ -84,8 +84,8 @@ def real_prompts(
             f"({profile.tokenizer.name}) than {tokenizer.name} here",
             hint="analyze again with this one",
         )
-    # Names of datasets are not checked: there may be fewer.
-    unnamed = replace(as_analyzed, names=(), prefix_file=None, datasets={})
+    # The tables of datasets are not checked: there may be fewer datasets.
+    unnamed = replace(as_analyzed, prefix_file=None, datasets={})
     with discovered(options.data, unnamed, listener) as found:
         sources = _named(found, profile)
         count = max(ROWS, ROWS_PER_REQUEST * len(requests))

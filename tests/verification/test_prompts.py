@@ -148,9 +148,8 @@ def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(
     options = AnalyzeOptions(
         prefix_file=PrefixFile.read(tmp_path / "one"),
         datasets={
-            "mine": DatasetOptions(prefix_file=PrefixFile.read(tmp_path / "two"))
+            "other": DatasetOptions(prefix_file=PrefixFile.read(tmp_path / "two"))
         },
-        names=("d", "mine"),
         tokenizer=small,
     )
     profile = chunkscope.analyze([data, other], options=options)
