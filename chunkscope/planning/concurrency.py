@@ -149,8 +149,9 @@ def requests_answer(search: Search, settings: Settings) -> ConcurrencyAnswer | N
     """By halving, since more requests under way are never much slower."""
     case = search.case
     workload = search.part.workload
-    count = search.requests_with(MOST_ANSWER_TOKENS)
-    if workload is not search.whole.workload and len(workload.sessions) < count:
+    most = search.requests_with(MOST_ANSWER_TOKENS)
+    count = min(search.enough_requests(), most, len(search.whole.workload.sessions))
+    if len(workload.sessions) < count:
         # The longest answers must not be all that takes time.
         workload = case.draw(count=count, together=True)
     curve = Curve(

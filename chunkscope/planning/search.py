@@ -66,7 +66,7 @@ class Search:
             count = self._enough_sessions()
         else:
             count = min(
-                self._enough_requests(),
+                self.enough_requests(),
                 self.requests_with(MOST_ANSWER_TOKENS),
             )
         if 2 * count >= len(self.whole.workload.sessions):
@@ -88,7 +88,7 @@ class Search:
             at_once = max(at_once, phase.samples_at_once or 0)
         return max(TIMES_AT_ONCE * at_once, round(MOST_TURNS / turns))
 
-    def _enough_requests(self) -> int:
+    def enough_requests(self) -> int:
         """More than run at once, so that some wait, or than a KV cache holds.
 
         At a rate that the default serves, a few hundred show what later ones see.
