@@ -373,7 +373,9 @@ class Clock:
         self.now = self.ends[-1]
         self._gpu_free = float(computed_s[steps])
         self.launched.append(Launched(step, self.now, self._gpu_free, host.hand_out))
-        self.gpu_s = float(np.cumsum(np.concatenate([[self.gpu_s], gpu_s[:steps]]))[-1])
+        # Added one by one, as single steps are: to the last bit.
+        so_far_s = np.concatenate([[self.gpu_s], gpu_s[:steps]])
+        self.gpu_s = float(np.cumsum(so_far_s)[-1])
         self.tokens += steps * step.decode_requests
         return steps
 

@@ -9,7 +9,7 @@ import pytest
 from chunkscope.prompts.choose import choose_prompt
 from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prompt import LogReader, read_prompts
-from chunkscope.report.words import sentence
+from chunkscope.report.notes import sentence
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
