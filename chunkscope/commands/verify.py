@@ -152,6 +152,16 @@ def verify(
             min=1,
         ),
     ] = 3,
+    time_limit: Annotated[
+        float | None,
+        option(
+            WORKLOAD,
+            "Cut each repeat off after so many seconds.",
+            "--time-limit",
+            metavar="S",
+            min=1,
+        ),
+    ] = None,
     arrivals: Arrivals = None,
     concurrency: Concurrency = None,
     max_output: MaxOutput = None,
@@ -160,16 +170,6 @@ def verify(
     samples_at_once: SamplesAtOnce = None,
     together: Together = False,
     e2e_timeout: E2eTimeout = None,
-    time_limit: Annotated[
-        float | None,
-        option(
-            WORKLOAD,
-            "End each repeat after so many seconds, whatever has not ended.",
-            "--time-limit",
-            metavar="S",
-            min=1,
-        ),
-    ] = None,
     data: Annotated[
         list[str] | None,
         option(
@@ -177,16 +177,6 @@ def verify(
             "Send this data's prompts. [default: random tokens of the same lengths]",
             "--data",
             metavar="PATH",
-        ),
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        option(
-            WORKLOAD,
-            "Tokenizer of --data. [default: the profile's]",
-            "--tokenizer",
-            "-t",
-            metavar="NAME",
         ),
     ] = None,
     slo: Slo = None,
@@ -216,6 +206,7 @@ def verify(
                 trust_remote_code=trust_remote_code,
                 engine_arg=engine_arg or (),
                 timeout=timeout,
+                time_limit=time_limit,
                 against=against,
                 also=also or (),
                 check_outputs=check_outputs,
@@ -229,9 +220,7 @@ def verify(
                 samples_at_once=samples_at_once,
                 together=together,
                 e2e_timeout=e2e_timeout,
-                time_limit=time_limit,
                 data=data or (),
-                tokenizer=tokenizer,
                 slo=slo,
                 resume=out if resume and out.exists() else None,
                 report=Report(output=out, listener=listener, on_failure=say_failure),

@@ -15,8 +15,8 @@ def empty_prompts(*, count: int) -> str:
 def begun_twice(*, begin: str, count: int) -> str:
     verb = "starts" if count == 1 else "start"
     return (
-        f"{plural(count, 'prompt')} {verb} with {begin} twice; --no-special-tokens "
-        "adds none"
+        f"{plural(count, 'prompt')} {verb} with {begin} twice; special_tokens = false "
+        "in chunkscope.toml adds none"
     )
 
 
@@ -53,8 +53,8 @@ NOTES: dict[str, NoteText] = {
     # Which text is the prompt.
     "no_header": 'the table has no header; "{field}", its longest text, was counted '
     "(--field chooses another)",
-    "lines_together": "its {count:,} lines were counted as one prompt (--per-line "
-    "counts each)",
+    "lines_together": "its {count:,} lines were counted as one prompt (per_line = true "
+    "in chunkscope.toml counts each)",
     "nothing_to_score": "there are no choices to score, so it was counted as "
     "generation",
     "unused_with_chat": "{what} was ignored: it is for text prompts, and these are "
@@ -79,7 +79,8 @@ NOTES: dict[str, NoteText] = {
     "too",
     "tools_ignored": "the chat template ignores the tools of {count:plural(row)}, so "
     "they are not counted",
-    "date_in_template": "the chat template prints the date ({day})",
+    "date_in_template": "the chat template prints the date ({day}); chat_date in "
+    "chunkscope.toml sets another",
     "empty_prompts": empty_prompts,
     "begun_twice": begun_twice,
     # Logs of harnesses.

@@ -130,11 +130,6 @@ def test_the_job_passes_on_unchanged_data(checkout):
     assert "| ok: " in (checkout / "summary.md").read_text()
 
 
-def test_the_job_installs_this_very_code(checkout):
-    install = run_job(checkout)[0]
-    assert Path(install.stdout.strip()).resolve() == REPOSITORY.resolve()
-
-
 def test_the_job_fails_when_data_grows(checkout):
     grow(checkout)
     done = run_job(checkout)
