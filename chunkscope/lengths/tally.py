@@ -254,8 +254,7 @@ class Tally:
             self.trace.longest_first = longest_first
         prefixes, sharing = self._prefixes(longest_first=longest_first)
         sessions = self._sessions(sharing)
-        if prefixes is None and self.options.prefixes:
-            prefixes = reuse_of_sessions(sessions)
+        prefixes = self._reuse(prefixes, sessions)
         failure = None if self.failure is None else self.failure.note
         return DatasetProfile(
             name=source.name,
@@ -286,6 +285,14 @@ class Tally:
             sharing=sharing,
             sessions=sessions,
         )
+
+    def _reuse(
+        self, compared: PrefixReuse | None, sessions: Sessions | None
+    ) -> PrefixReuse | None:
+        """By the prompts that were compared, else by what sessions repeat."""
+        if compared is None and self.options.prefixes:
+            return reuse_of_sessions(sessions)
+        return compared
 
     def _sessions(self, sharing: Sharing | None) -> Sessions | None:
         system_tokens = 0

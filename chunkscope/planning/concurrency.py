@@ -7,10 +7,10 @@ turns left in the KV cache is evicted before the next turn comes.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import sqrt
+from math import ceil, sqrt
 from typing import Literal
 
-from chunkscope.hardware.gpus import TABLE
+from chunkscope.hardware.gpus import GIB, TABLE
 from chunkscope.models.shape import BYTES
 from chunkscope.planning.case import Case, round_up
 from chunkscope.planning.plan import ConcurrencyAnswer, ConcurrencyPoint, KneeChange
@@ -20,6 +20,7 @@ from chunkscope.planning.simulator import NEVER, Simulator
 from chunkscope.simulation.draw import outgrown_sessions
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Workload
+from chunkscope.vllm.flags import flags_of
 from chunkscope.vllm.settings import Settings
 
 HOUR_S = 3_600
@@ -30,8 +31,10 @@ TIMES_AT_ONCE = 4
 FEW_REQUESTS = 500  # that are always simulated whole
 ROUNDS = 2  # of looking between two points of the grid
 LARGER_TIMES = 1.2  # as much memory as the GPU has, for another one to be named
-LEAST_CONTEXT = 8_192  # tokens: nobody gives an agent less
+LEAST_CONTEXT = 4_096  # tokens: nobody gives an agent less
 MOST_ANSWER_TOKENS = 8_000_000  # of requests that are simulated
+HOST_STEP_GIB = 16  # host memory is named in multiples of it
+MOST_HOST_GIB = 256
 NEAR_NUMBERS = 1.15  # as many under way: what lies between makes no difference
 
 
@@ -159,24 +162,32 @@ def requests_answer(search: Search, settings: Settings) -> ConcurrencyAnswer | N
     run = curve.run(curve.most)
     if run is None:
         return None
-    too_few = 0
-    enough = min(run.most_running, curve.most)
-    longest = AS_FAST * curve.hours(curve.most)
-    while enough - too_few > max(1, enough // 16):
-        tried = (too_few + enough) // 2
-        if curve.hours(tried) <= longest:
-            enough = tried
-        else:
-            too_few = tried
+    halve(curve, min(run.most_running, curve.most))
+    advised = curve.enough
     client = client_of(case.request, case.datasets).at_once
     return ConcurrencyAnswer(
         unit="requests",
-        advised=enough,
+        advised=advised,
         client=client,
         points=curve.points(),
         samples=case.served,
-        timeouts=timeouts(curve, client or enough),
+        timeouts=timeouts(curve, client or advised),
     )
+
+
+def halve(curve: Curve, at_once: int) -> None:
+    """Simulate half as many under way, again and again, until that is slower; then what
+    lies between."""
+    too_few = at_once
+    while too_few > 1 and curve.hours(too_few) <= AS_FAST * curve.best_hours:
+        too_few //= 2
+    enough = curve.enough
+    while enough - too_few > max(1, enough // 16):
+        tried = (too_few + enough) // 2
+        if curve.hours(tried) <= AS_FAST * curve.best_hours:
+            enough = tried
+        else:
+            too_few = tried
 
 
 def without_client(workload: Workload) -> Workload:
@@ -238,10 +249,15 @@ def only_sessions(case: Case) -> Case:
     )
 
 
-def curve_of(case: Case, settings: Settings, tick: Callable[[], None]) -> Curve:
+def curve_of(
+    case: Case,
+    settings: Settings,
+    tick: Callable[[], None],
+    host_gib: float = 0.0,
+) -> Curve:
     workload = without_client(case.draw(together=True))
     return Curve(
-        Search(case, tick).simulator(workload),
+        replace(Search(case, tick).simulator(workload), host_gib=host_gib),
         settings,
         unit="samples",
         requests=case.served,
@@ -288,6 +304,7 @@ class Change:
     case: Case
     settings: Settings
     gpu: str | None = None
+    host_gib: float | None = None
 
 
 def knee_changes(
@@ -295,7 +312,7 @@ def knee_changes(
 ) -> Iterator[KneeChange]:
     """What each of them makes of the number to keep under way, by doubling it."""
     for change in changes_of(case, settings):
-        curve = curve_of(change.case, change.settings, tick)
+        curve = curve_of(change.case, change.settings, tick, change.host_gib or 0.0)
         at_once = min(advised, curve.most)
         while curve.hours(at_once) == curve.best_hours and at_once < curve.most:
             at_once = min(2 * at_once, curve.most)
@@ -307,6 +324,7 @@ def knee_changes(
             at_once=curve.enough,
             hours=curve.best_hours,
             gpu=change.gpu,
+            host_gib=change.host_gib,
             outgrow=curve.workload.outgrown,
         )
 
@@ -324,6 +342,13 @@ def changes_of(case: Case, settings: Settings) -> Iterator[Change]:
             code="shorter_context",
             case=replace(case, request=request),
             settings=replace(settings, max_model_len=shorter),
+        )
+    if "kv_offloading_size" in flags_of(case.engine.release.version):
+        yield Change(
+            code="kv_offload",
+            case=case,
+            settings=settings,
+            host_gib=memory_for_all(case, settings),
         )
     gpu = next_gpu(case)
     if gpu is not None:
@@ -346,16 +371,32 @@ def shorter_context(case: Case) -> int | None:
     return half if half >= LEAST_CONTEXT else None
 
 
+def memory_for_all(case: Case, settings: Settings) -> float:
+    """GiB that hold the contexts of all samples, as far as a host may have them."""
+    if case.engine.shape is None:
+        raise AssertionError("the KV cache of an unknown model is not simulated")
+    tokens = 0
+    for dataset in case.datasets:
+        if dataset.sessions is not None:
+            contexts = dataset.sessions.contexts
+            tokens += sum(contexts[place] for place in dataset.sessions.last_turns)
+    token_bytes = case.engine.shape.kv_bytes_per_token(1, settings.kv_element_bytes)
+    steps = ceil(tokens * token_bytes / GIB / HOST_STEP_GIB)
+    return min(steps * HOST_STEP_GIB, MOST_HOST_GIB)
+
+
 def next_gpu(case: Case) -> str | None:
-    """The smallest of the table with more memory and of the same maker."""
+    """The smallest of the table with more memory, as fast a one, and of the same
+    maker."""
     gpu = case.engine.gpu
-    if gpu is None:
+    if gpu is None or gpu.bandwidth_gb_s is None:
         return None
     maker = gpu.title.partition(" ")[0]
-    least = LARGER_TIMES * gpu.memory_gib
     larger = []
     for name, candidate in TABLE.items():
-        same_maker = candidate.title.startswith(maker)
-        if same_maker and candidate.speed and candidate.memory_gib > least:
+        if candidate.speed is None or not candidate.title.startswith(maker):
+            continue
+        is_as_fast = (candidate.bandwidth_gb_s or 0.0) >= gpu.bandwidth_gb_s
+        if is_as_fast and candidate.memory_gib > LARGER_TIMES * gpu.memory_gib:
             larger.append((candidate.memory_gib, name))
     return min(larger)[1] if larger else None

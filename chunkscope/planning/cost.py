@@ -331,7 +331,7 @@ def few_in_flight(
         "unit": answer.unit,
     }
     yield Saving(
-        code="few_in_flight" if answer.client < answer.advised else "many_in_flight",
+        code="few_in_flight",
         tokens=None,
         hours=cost.hours - work.hours,
         simulated=True,

@@ -84,7 +84,8 @@ def _notes(plan: Plan, target: Target) -> Iterator[Note]:
     yield from _blank_notes(plan, target)
     yield from TARGET_NOTES.get(target, _no_notes)(plan)
     started_by = entry if target is Target.JSON else target.entry
-    asked = plan.request.is_open or plan.request.concurrency
+    request = plan.request
+    asked = request.is_open or request.concurrency or request.samples_at_once
     if started_by is Entry.SERVE and not asked and plan.requests_in_flight:
         yield note("emit_in_flight", requests=plan.requests_in_flight)
 
@@ -231,8 +232,10 @@ def _inspect(plan: Plan) -> str:
     """Inspect starts `vllm serve` itself: each `-M name=value` becomes a flag of it."""
     flags = switched(plan.settings_for(Entry.SERVE).given())
     words = ["inspect", "eval", TASK, "--model", f"vllm/{_model(plan)}"]
-    if at_once := plan.requests_in_flight:
-        words += ["--max-connections", str(at_once)]
+    at_once = plan.requests_in_flight
+    if at_once is not None:
+        # A sample sends one request at a time, so both are the same number.
+        words += ["--max-samples", str(at_once), "--max-connections", str(at_once)]
     for name, value in flags.items():
         # A switch without a value is a flag in every version since 0.3.136, with `true`
         # only in those after 0.3.180.

@@ -98,7 +98,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Work):
-    """What the whole run takes, with the client's own number under way or the advised.
+    """What the whole run takes: with the client's own number under way, else with the
+    advised number of samples, else with all requests at once.
 
     `varied` has codes of what the range covers: other assumptions, and how far off
     predictions were on GPUs.
@@ -132,7 +133,8 @@ class KneeChange:
     """What else could be, how many at once are best then, and how long it takes.
 
     `code`: fp8_kv_cache, shorter_context, kv_offload or other_gpu. `settings` are its
-    arguments; of another GPU, `gpu` is its name.
+    arguments; of another GPU, `gpu` is its name. Loads from the host's memory are taken
+    to run at an assumed speed of PCIe.
     """
 
     code: str
@@ -140,6 +142,7 @@ class KneeChange:
     at_once: int
     hours: float
     gpu: str | None = None
+    host_gib: float | None = None  # of the host's memory (`--kv-offloading-size`)
     outgrow: int = 0  # samples that a refused turn ends
 
 
@@ -148,8 +151,8 @@ class ConcurrencyAnswer:
     """How many samples or requests to keep under way, and what more would do.
 
     `outgrow`: samples with a turn that is over max_model_len, which ends them.
-    `timeouts`: requests that take longer than the client waits, with the number that
-    `Plan.cost` is for; None where nobody said how long that is.
+    `timeouts`: requests that take longer than the client waits, with its own number
+    under way or else the advised; None where nobody said how long that is.
     """
 
     unit: Literal["samples", "requests"]

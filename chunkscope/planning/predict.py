@@ -377,19 +377,28 @@ def sent_of_trace(
         seed=request.seed,
         task=request.task or trace.task,
         left_out=left_out,
+        phases=(),
         scored=Numbers(n for n, place in enumerate(places) if place in trace.scored),
         concurrency=options.concurrency or trace.concurrency,
         samples_at_once=options.samples_at_once or trace.samples_at_once,
     )
-    if options.find_rate:
-        workload = replace(workload, concurrency=None, samples_at_once=None)
-    if options.arrivals is not None or options.find_rate:
-        workload = arriving(workload, request)
+    workload = at_asked_times(workload, options, request)
     notes: tuple[Note, ...] = ()
     if left_out:
         of = len(sessions)
         notes = (note("trace_left_out", count=left_out, of=of, context=limit),)
     return Sent(workload=workload, notes=notes)
+
+
+def at_asked_times(
+    workload: Workload, options: SimulateOptions, request: PlanRequest
+) -> Workload:
+    """As in the trace, unless a rate is asked for, or looked for."""
+    if options.find_rate:
+        workload = replace(workload, concurrency=None, samples_at_once=None)
+    if options.arrivals is not None or options.find_rate:
+        workload = arriving(workload, request)
+    return workload
 
 
 def check_trace_options(options: SimulateOptions) -> None:

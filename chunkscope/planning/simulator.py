@@ -13,7 +13,12 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.planning.request import PlanRequest
 from chunkscope.simulation.rate import highest_rate, one_by_one
 from chunkscope.simulation.result import Judged, SimulatedRun
-from chunkscope.simulation.run import simulate, usual_step_model
+from chunkscope.simulation.run import (
+    simulate,
+    usual_pool,
+    usual_step_model,
+    with_host_memory,
+)
 from chunkscope.simulation.workload import Workload
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import ChunkPolicy
@@ -38,6 +43,7 @@ class Simulator:
     step_model: StepModel | None = None
     host_times: float = 1.0
     kv_cache_tokens: int | None = None
+    host_gib: float = 0.0  # of the host's memory, behind the KV cache
     keeps_rows: bool = False  # of every request
     tick: Callable[[], None] = lambda: None
     # By complete settings; None where vLLM would not start with them.
@@ -112,10 +118,14 @@ class Simulator:
         return self.workload.longest
 
     def _pool(self, settings: Settings) -> KvPool | None:
-        if self.kv_cache_tokens is None:
+        if self.kv_cache_tokens is None and not self.host_gib:
             return None
         complete = self.engine.complete(settings)
-        return self.engine.kv_pool(complete, self.kv_cache_tokens)
+        if self.kv_cache_tokens is None:
+            pool = usual_pool(complete, self.engine)
+        else:
+            pool = self.engine.kv_pool(complete, self.kv_cache_tokens)
+        return with_host_memory(pool, complete, self.engine, self.host_gib)
 
     def step_times(self, settings: Settings) -> StepModel:
         """How long steps take with these settings."""

@@ -82,6 +82,8 @@ def change_sentence(change: KneeChange) -> str:
     name = settings_text(change.settings)
     if change.gpu is not None:
         name = f"--gpu {change.gpu}"
+    if change.host_gib is not None:
+        name = f"--kv-offloading-size {change.host_gib:g} (loads at an assumed 20 GB/s)"
     took = time_of(change.hours)
     text = f"With {name}, {change.at_once:,} at once take {took} (simulated)."
     if change.outgrow:

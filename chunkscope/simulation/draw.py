@@ -81,11 +81,10 @@ def draw_workload(  # noqa: PLR0913  (all by name)
     served = served_sessions(datasets, outputs, room)
     if not served:
         raise _nothing_fits(datasets, room)
-    if count is not None and count < served * samples:
-        samples = max(1, round(count / served))
+    if count is not None:
+        # Of fewer, each prompt is sent less often before any is left out.
+        samples = min(samples, max(1, round(count / served)))
         count = max(1, round(count / samples))
-    else:
-        count = count and round(count / samples)
     prompts, stretches = _prompts(datasets, outputs, room, all_of_them=count is None)
     weights = [prompt.weight for prompt in prompts]
     chosen = _chosen(prompts, parts(weights, count or served, chance))
@@ -96,22 +95,16 @@ def draw_workload(  # noqa: PLR0913  (all by name)
     sender = _Sender(datasets, outputs, room, chance, prompt_times, assumed_times)
     arrivals_s = arrival_times(arrivals, len(chosen), chance)
     sessions = []
-    scored: list[int] = []
-    requests = 0
     for prompt, arrival_s in zip(chosen, arrivals_s, strict=True):
-        session = sender.session(prompt, arrival_s)
-        sessions.append(session)
-        if outputs[prompt.dataset].is_scored:
-            scored.append(requests)
-        requests += len(session.turns)
-    all_scored = len(scored) == requests
+        sessions.append(sender.session(prompt, arrival_s))
+    is_scored = [outputs[prompt.dataset].is_scored for prompt in chosen]
     workload = Workload(
         sessions=tuple(sessions),
         stretches=stretches,
         seed=seed,
         arrivals=arrivals,
-        task=Task.LOGLIKELIHOOD if all_scored else Task.GENERATE,
-        scored=NO_NUMBERS if all_scored else Numbers(scored),
+        task=Task.LOGLIKELIHOOD if all(is_scored) else Task.GENERATE,
+        scored=_scored_places(sessions, is_scored),
         left_out=_rows(datasets) - served_prompts(datasets, outputs, room),
         outgrown=outgrown_sessions(datasets, outputs, room),
         order=order,
@@ -128,6 +121,19 @@ def _nothing_fits(datasets: Sequence[DatasetProfile], room: int) -> InputError:
         f"{room:,}",
         hint="choose a model with a longer context, or shorter answers",
     )
+
+
+def _scored_places(sessions: Sequence[Session], is_scored: Sequence[bool]) -> Numbers:
+    """The places of requests that ask for likelihoods; none where all of them do."""
+    if all(is_scored):
+        return NO_NUMBERS
+    places = []
+    place = 0
+    for session, scored in zip(sessions, is_scored, strict=True):
+        if scored:
+            places.append(place)
+        place += len(session.turns)
+    return Numbers(places)
 
 
 def _rows(datasets: Sequence[DatasetProfile]) -> int:

@@ -121,6 +121,7 @@ class Step:
     prefill_requests: int = 0
     prefill_tokens: int = 0
     prefill_pairs: float = 0
+    loaded_tokens: int = 0  # from the host's memory into the KV cache
 
     def __bool__(self) -> bool:
         return self.decode_requests > 0 or self.prefill_requests > 0

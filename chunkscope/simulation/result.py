@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from chunkscope.artefacts.artefact import Artefact, Numbers, frame
@@ -450,6 +451,11 @@ class Simulation(Artefact):
                 for row in run.rows.frame_rows():
                     rows.append({"setting": run.name, **row})
         return frame(rows)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a row per setting, since requests may be thousands."""
+        table = self.settings_frame().to_html(index=False)
+        return f"<p>{escape(repr(self))}</p>{table}"
 
     def settings_frame(self) -> "pd.DataFrame":
         """One row per setting: its arguments and every figure."""

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from chunkscope.errors import InputError, MissingError
+from chunkscope.hardware.constants import constant
+from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.step_time import AttentionWindow, StepModel
 from chunkscope.prefixes.sharing import Path, PathPart, block_paths, read_together
 from chunkscope.simulation.client import Client, Router, sent_parts
@@ -83,7 +85,7 @@ def simulate(  # noqa: PLR0913  (all by name)
         step_times = usual_step_model(settings, engine)
     if isinstance(step_times, StepModel):
         window = step_times.window
-        step_times = ModelTimes(step_times, workload, settings)
+        step_times = ModelTimes(step_times, workload, settings, pool)
     check_sizes(settings, checks_threshold=rules.checks_threshold)
     check_requests(workload, settings, pool, rules)
     sessions = session_states(workload, pool.block_size)
@@ -142,6 +144,26 @@ def usual_pool(settings: Settings, engine: Engine) -> KvPool:
     return engine.kv_pool(settings, max(1, memory.kv_cache_tokens))
 
 
+def with_host_memory(
+    pool: KvPool, settings: Settings, engine: Engine, gib: float
+) -> KvPool:
+    """The same with so much of the host's memory behind it, which all GPUs share.
+
+    What is loaded from there keeps a step waiting, at an assumed speed of PCIe.
+    """
+    if not gib or engine.shape is None:
+        return pool
+    parallel = settings.parallel
+    token_bytes = engine.shape.kv_bytes_per_token(
+        parallel.tensor, settings.kv_element_bytes
+    )
+    return replace(
+        pool,
+        host_tokens=int(gib * GIB / (token_bytes * parallel.tensor)),
+        host_token_s=token_bytes / constant("pcie_bytes_per_s"),
+    )
+
+
 def usual_step_model(settings: Settings, engine: Engine) -> StepModel:
     """The roofline of this model and GPU."""
     model = engine.step_model(settings)
@@ -161,7 +183,7 @@ class ModelTimes:
     """The step times of a model. Blocks that neighbours share are read faster."""
 
     def __init__(
-        self, model: StepModel, workload: Workload, settings: Settings
+        self, model: StepModel, workload: Workload, settings: Settings, pool: KvPool
     ) -> None:
         share = 0.0
         if workload.stretches and settings.enable_prefix_caching:
@@ -169,6 +191,7 @@ class ModelTimes:
             if len(workload.likelihoods) < len(requests):
                 share = read_together(requests, workload.stretches)
         self._model = with_graphs(model.sharing(share), settings)
+        self._loaded_token_s = pool.host_token_s
 
     def decode_seconds(self, requests: int, contexts: np.ndarray) -> np.ndarray:
         """What the GPU takes for steps with so many tokens, and these contexts."""
@@ -181,6 +204,7 @@ class ModelTimes:
         gpu_s = model.gpu_s(
             tokens, step.prefill_pairs, step.decode_context_tokens, requests
         )
+        gpu_s += step.loaded_tokens * self._loaded_token_s
         host = model.host_parts(tokens, requests, step.prefill_requests)
         return StepSeconds(gpu_s, *host)
 
@@ -349,7 +373,9 @@ class Clock:
         self.now = self.ends[-1]
         self._gpu_free = float(computed_s[steps])
         self.launched.append(Launched(step, self.now, self._gpu_free, host.hand_out))
-        self.gpu_s = float(np.cumsum(np.concatenate([[self.gpu_s], gpu_s[:steps]]))[-1])
+        # Added one by one, as single steps are: to the last bit.
+        so_far_s = np.concatenate([[self.gpu_s], gpu_s[:steps]])
+        self.gpu_s = float(np.cumsum(so_far_s)[-1])
         self.tokens += steps * step.decode_requests
         return steps
 

@@ -11,6 +11,7 @@ from collections import deque
 
 from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.simulation.decodes import Decodes
+from chunkscope.simulation.host_tier import HostTier
 from chunkscope.simulation.kv_cache import KvCache
 from chunkscope.simulation.policies import LONGEST_CHUNK, chunk_by_length
 from chunkscope.simulation.requests import RequestState, Step
@@ -39,6 +40,9 @@ class Scheduler:
     ) -> None:
         self.settings, self.rules, self.policy = settings, rules, policy
         self.kv_cache = KvCache(settings, pool, rules)
+        self.host_tier: HostTier | None = None
+        if pool.host_tokens and self.kv_cache.caching:
+            self.host_tier = HostTier(pool.host_tokens // pool.block_size)
         self.waiting: deque[RequestState] = deque()
         self.running: dict[RequestState, None] = {}  # in the order of admission
         self.in_turn: dict[RequestState, None] = {}  # in the order of admission
@@ -197,6 +201,7 @@ class Scheduler:
             # The token that is still being sampled is not cached.
             cached = max(victim.caught_up, tokens - 1)
         self.kv_cache.free(victim, tokens, cached, comes_again=True)
+        self._copy_to_host(victim, cached)
         if not victim.has_ended:
             victim.num_computed_tokens = victim.caught_up = 0
             self.waiting.appendleft(victim)
@@ -209,15 +214,20 @@ class Scheduler:
         while self.waiting and token_budget > 0 and len(self.running) < most_running:
             request = self.waiting[0]
             hit = self.kv_cache.get_computed_blocks(request)
-            request.num_computed_tokens = hit.blocks * self.kv_cache.block_size
+            found = hit.blocks * self.kv_cache.block_size
+            loaded = self._tokens_on_host(request, hit.blocks)
+            request.num_computed_tokens = found + loaded
             num_new_tokens = self._num_new_tokens(request)
             is_whole = num_new_tokens <= token_budget
             if not self.settings.enable_chunked_prefill and not is_whole:
                 break
             num_new_tokens = min(num_new_tokens, token_budget)
-            if not self.kv_cache.allocate_slots(request, num_new_tokens, hit):
+            request.num_computed_tokens = found
+            if not self.kv_cache.allocate_slots(request, loaded + num_new_tokens, hit):
                 self._head_lacks_blocks = True
                 break
+            request.num_computed_tokens = found + loaded
+            step.loaded_tokens += loaded
             self.waiting.popleft()
             self.running[request] = self.in_turn[request] = None
             if not request.num_preemptions:
@@ -226,6 +236,20 @@ class Scheduler:
             self._num_admissions += 1
             step.num_scheduled_tokens[request] = num_new_tokens
             token_budget -= num_new_tokens
+
+    def _tokens_on_host(self, request: RequestState, cached_blocks: int) -> int:
+        """What the host's memory has of a request beyond what the KV cache has."""
+        if self.host_tier is None or request.skips_cache:
+            return 0
+        block_size = self.kv_cache.block_size
+        limit = (request.num_tokens - 1) // block_size
+        found = self.host_tier.found(request.path, cached_blocks, limit)
+        return (found - cached_blocks) * block_size
+
+    def _copy_to_host(self, request: RequestState, tokens: int) -> None:
+        if self.host_tier is not None:
+            blocks = tokens // self.kv_cache.block_size
+            self.host_tier.store(request.path, blocks)
 
     # -- how much of a prompt
 
@@ -295,3 +319,4 @@ class Scheduler:
                 tokens = request.num_computed_tokens
                 comes_again = request.next_turn is not None
                 self.kv_cache.free(request, tokens, tokens, comes_again=comes_again)
+                self._copy_to_host(request, tokens)

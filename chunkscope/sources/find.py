@@ -95,7 +95,7 @@ def check_format(name: str | None) -> None:
     formats = sorted(form.name for form in FORMATS.values() if form.suffixes)
     if name and name not in formats:
         hint = f"one of {', '.join(formats)}"
-        raise UsageError(f"unknown input_format: {name}", hint=hint)
+        raise UsageError(f"unknown --input-format: {name}", hint=hint)
 
 
 def nothing_found(paths: Sequence[str], search: "Search") -> InputError:
@@ -107,7 +107,8 @@ def nothing_found(paths: Sequence[str], search: "Search") -> InputError:
     return InputError(
         f"no datasets in {where}: {', '.join(parts) or 'no files'}",
         hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's "
-        "eval, also compressed or in a zip or tar; --input-format reads others",
+        "eval, also compressed or in a zip or tar; --input-format reads other "
+        "suffixes",
     )
 
 

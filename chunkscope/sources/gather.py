@@ -4,6 +4,7 @@ Agents' harnesses write a file for each sample, in a folder of its own, and besi
 what else they know of it.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,30 +25,38 @@ class Gathered:
 def gathered(sources: Sequence[Source]) -> Gathered:
     """The sources, with all samples of one folder as one of them.
 
-    Samples that were named one by one are one dataset, too. Of a folder that has
-    samples, other JSON is what the harness says about them, and is left out.
+    Samples that were named one by one are one dataset, too. Other JSON in the folder
+    that all samples are in is what the harness says about them, and is left out.
     """
     samples: dict[str, list[Source]] = {}  # by the folder that was named
+    files: set[Path | None] = set()
     for source in sources:
         form = format_of_sample(source)
         if form is not None:
             sample = replace(source, format=form)
             samples.setdefault(root_of(source), []).append(sample)
+            files.add(source.file)
+    joined = {root: one_source(found) for root, found in samples.items()}
     datasets: list[Source] = []
     skipped: list[Note] = []
     for source in sources:
         root = root_of(source)
-        of_root = samples.get(root, [])
-        files = [sample.file for sample in of_root]
-        if source.file is not None and source.file in files:
-            if source.file == files[0]:
-                datasets.append(one_source(of_root))
-        elif of_root and root and source.format == "json":
+        if source.file in files:
+            if source.file == samples[root][0].file:
+                datasets.append(joined[root])
+        elif root in joined and is_about(source, joined[root]):
             reason = "about the samples beside it"
             skipped.append(note("skipped", file=source.path, reason=reason))
         else:
             datasets.append(source)
     return Gathered(datasets, skipped)
+
+
+def is_about(source: Source, joined: Source) -> bool:
+    """Whether it is JSON in the folder of the samples."""
+    if source.format != "json" or source.file is None or not source.group:
+        return False
+    return source.file.is_relative_to(common_folder(joined.files))
 
 
 def root_of(source: Source) -> str:
@@ -92,8 +101,7 @@ def one_source(samples: Sequence[Source]) -> Source:
 
 
 def common_folder(files: Sequence[Path]) -> Path:
-    folder = files[0].parent
-    for file in files[1:]:
-        while not file.is_relative_to(folder):
-            folder = folder.parent
-    return folder
+    try:
+        return Path(os.path.commonpath([file.parent for file in files]))
+    except ValueError:  # some are named from the root, some from here
+        return files[0].parent

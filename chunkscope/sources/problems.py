@@ -14,7 +14,8 @@ SENTENCES = {
     "not_json": "not valid JSON at column {column:,}: {why}",
     "not_json_at": "not valid JSON at line {line:,} column {column:,}: {why}",
     "nested_too_deeply": "nested too deeply",
-    "not_utf8": "byte {place:,} (0x{byte:02x}) is not UTF-8 (--encoding sets another)",
+    "not_utf8": "byte {place:,} (0x{byte:02x}) is not UTF-8 (--encoding NAME "
+    "reads another)",
     "open_quote": "a quote is opened here and never closed (truncated?)",
     "cells": "{cells:cell} instead of {width:,}",
     # Prompts.
@@ -114,14 +115,14 @@ HINTS = {
     "not_there": "check the name; empty folders do not count",
     "bomb": "it may be a decompression bomb: check where it comes from",
     "room": "set TMPDIR to a folder with more room",
-    "too_long": "write its rows as JSON Lines (`jq -c '.[]'`), or set another "
+    "too_long": "write its rows as JSON Lines (`jq -c '.[]'`), or name another "
     "--input-format",
     "not_a_document": "is it cut off? Check it with `python -m json.tool`",
     "not_a_table": "is a quote opened there and never closed?",
     "lfs_pointer": "fetch the data with `git lfs pull`",
-    "other_data": "see --input-format and --encoding",
-    "unknown_data": "set --input-format (csv, text, ...), or give it "
-    "the suffix of its format; see `chunkscope help formats`",
+    "other_data": "--input-format and --encoding say how to read it",
+    "unknown_data": "it reads JSON, CSV, Parquet, Arrow and text; see `chunkscope "
+    "help formats`",
     "no_field": "name another field; [datasets] in chunkscope.toml has fields of "
     "single datasets",
     "no_fields": "expected objects with text in them",

@@ -176,6 +176,9 @@ class KvPool:
     block_size: int = BLOCK_TOKENS
     blocks: int | None = None
     groups: tuple[KvGroup, ...] = ()
+    # Of `--kv-offloading-size`: tokens in the host's memory, and seconds to load one.
+    host_tokens: int = 0
+    host_token_s: float = 0.0
 
     @property
     def num_blocks(self) -> int:

@@ -116,7 +116,7 @@ def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(
     assert one.simulated
     free = planned(dataset("a", LENGTHS)).cost.hours
     assert one.hours == pytest.approx(plan.cost.hours - free, rel=0.03)
-    assert f", {few} at once" in setup(plan)
+    assert f", {few} requests at once" in setup(plan)
     limited = planned(dataset("a", LENGTHS), concurrency=few, slo="ttft_max=200ms")
     assert limited.run.slo.is_met
     for saving in limited.savings:

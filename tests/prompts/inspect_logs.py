@@ -21,7 +21,8 @@ def event(
     *words: str, at: int = 0, usage: int | None = None, **more: Any
 ) -> dict[str, Any]:
     """A model event: a user's message for each word, sent at second `at`."""
-    output: dict[str, Any] = {"completion": "yes"}
+    said = {"role": "assistant", "content": "yes"}
+    output: dict[str, Any] = {"choices": [{"message": said}], "completion": "yes"}
     if usage is not None:
         output["usage"] = {
             "input_tokens": usage,

@@ -208,8 +208,10 @@ def test_a_trajectory_that_is_cut_off_is_a_bad_row(tmp_path) -> None:
 def test_what_lies_beside_trajectories_is_left_out_and_said(tmp_path) -> None:
     shutil.copytree(HARBOR, tmp_path / "job")
     (tmp_path / "job" / "questions.jsonl").write_text('{"question": "a"}\n')
-    sources, skipped = discover([str(tmp_path / "job")], options=ReadOptions())
-    assert [source.name for source in sources] == ["questions", "job"]
+    (tmp_path / "others.json").write_text('[{"question": "a"}]')
+    sources, skipped = discover([str(tmp_path)], options=ReadOptions())
+    names = [Path(source.path).name for source in sources]
+    assert names == ["questions.jsonl", "job", "others.json"]
     assert len(sources[1].files) == 4
     files = [Path(str(skip.values["file"])).name for skip in skipped]
     assert files == ["config.json", "result.json"]
@@ -219,6 +221,13 @@ def test_trajectories_that_are_named_one_by_one_are_one_dataset() -> None:
     files = sorted(str(file) for file in MINI_SWE.glob("*/*.json"))
     (source,) = discover(files, options=ReadOptions())[0]
     assert (source.name, len(source.files)) == ("mini-swe-agent", 2)
+
+
+def test_files_named_from_the_root_and_from_here_are_one_dataset(monkeypatch) -> None:
+    monkeypatch.chdir(MINI_SWE)
+    files = ["task-1/task-1.traj.json", str(MINI_SWE / "task-2" / "task-2.traj.json")]
+    (source,) = discover(files, options=ReadOptions())[0]
+    assert (source.name, len(source.files)) == ("task-1", 2)
 
 
 # --- tau2-bench -----------------------------------------------------------------------

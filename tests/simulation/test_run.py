@@ -321,6 +321,19 @@ def test_a_turn_whose_blocks_were_evicted_meanwhile_reads_them_again():
     assert simulate([session, *others], tight).cached_tokens < 96 + 144
 
 
+def test_the_hosts_memory_has_what_the_kv_cache_forgot():
+    others = arriving((1_000, 1, 5.0))  # while the user thinks
+    tight = args(kv_cache_tokens=16 * 64, host_tokens=16_000)
+
+    free, paid = (
+        simulate([THREE_TURNS, *others], args(**tight, host_token_s=seconds))
+        for seconds in (0.0, 0.01)
+    )
+
+    assert free.cached_tokens == 96 + 144
+    assert paid.figures.makespan_s > free.figures.makespan_s
+
+
 def test_sessions_find_the_beginning_that_they_share():
     sessions = [replace(one, arrival_s=100.0 * n) for n, one in enumerate(_two())]
 

@@ -12,6 +12,7 @@ from chunkscope.artefacts.artefact import Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile
+from chunkscope.lengths.sessions import Sessions
 from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths, read_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.simulation import draw as draw_module
@@ -19,6 +20,7 @@ from chunkscope.simulation.draw import draw_workload, parts
 from chunkscope.simulation.outputs import dataset_output, read_output
 from chunkscope.simulation.workload import (
     Request,
+    Turn,
     Workload,
     arrival_rate,
     arrival_times,
@@ -295,6 +297,38 @@ def test_what_leaves_no_room_for_its_answer_is_left_out_and_counted(
     assert workload.left_out == 6 - len(lengths)
     by_lengths = drawn(dataset("b", LENGTHS), room=room, output=output)
     assert by_lengths.left_out == workload.left_out
+
+
+def test_a_prompt_that_is_sent_several_times_shares_all_of_itself():
+    workload = drawn(dataset("a", [100, 200]), samples=3)
+
+    stretches = [session.stretch for session in workload.sessions]
+    assert lengths_of(workload).count(100) == lengths_of(workload).count(200) == 3
+    assert sorted(depths(workload.stretches)) == [100, 200]
+    assert all(stretches.count(stretch) == 3 for stretch in stretches)
+
+
+def test_a_session_ends_with_the_turn_that_is_refused():
+    sessions = Sessions(
+        turns=Numbers([3, 1]),
+        prompt_tokens=Numbers([100, 300, 600, 50]),
+        kept_tokens=Numbers([0, 110, 310, 0]),
+        output_tokens=Numbers([10, 10, 10, 10]),
+        think_ms=Numbers([0, 500, 500, 0]),
+        system_tokens=32,
+    )
+    agents = replace(dataset("a", [100, 300, 600, 50]), sessions=sessions)
+
+    workload = drawn(agents, room=400)
+
+    first, second = sorted(workload.sessions, key=lambda one: -len(one.turns))
+    assert first.turns == (
+        Turn(prompt_tokens=100, output_tokens=10),
+        Turn(prompt_tokens=300, output_tokens=10, kept_tokens=110, think_s=0.5),
+    )
+    assert len(second.turns) == 1
+    assert (workload.left_out, workload.outgrown) == (1, 1)
+    assert depths(workload.stretches) == [32]
 
 
 def test_where_no_prompt_fits_that_is_an_error():

@@ -137,7 +137,7 @@ def test_a_format_can_be_forced_also_of_what_an_archive_holds(tree):
         "y",
         "z/x.data",
     ]
-    with pytest.raises(UsageError, match="input_format"):
+    with pytest.raises(UsageError, match="--input-format"):
         find("d", options=ReadOptions(input_format="pickle"))
 
 

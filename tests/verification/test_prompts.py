@@ -206,17 +206,6 @@ def test_an_answer_is_cut_down_before_the_room_is_exceeded(tmp_path, small):
         assert request.output_tokens >= 1
 
 
-@pytest.mark.parametrize(
-    ("wanted", "row"), [(80, 0), (100, 0), (101, 1), (130, 1), (131, 2), (990, 2)]
-)
-def test_of_two_rows_as_near_the_shorter_is_taken(wanted, row):
-    near = [(80, 0), (120, 1), (141, 2)]
-    lengths = [length for length, _ in near]
-    # Two requests that fit beside it: the data is the right one.
-    places = rows_for([wanted, 80, 120, 141], lengths, room=1_000)
-    assert places[0] == row
-
-
 def test_no_row_is_used_again_while_another_is_within_5_percent():
     lengths = [105, 100, 95, 106, 94]
     assert sorted(rows_for([100] * 3, lengths, room=1_000)) == [0, 1, 2]
@@ -300,12 +289,13 @@ def test_a_trace_has_no_texts(data, tmp_path, small):
         assert "--data" in raised.value.hint
 
 
-def test_another_tokenizer_is_refused(data, tmp_path, small):
-    folder = tmp_path / "other"
-    other = save(bpe("o n"), folder, tokenizer_class="PreTrainedTokenizerFast")
-    with pytest.raises(InputError) as raised:
-        again([data], counted(data, small), workload(5), tokenizer=str(other))
-    assert "tokenizer" in raised.value.hint
+def test_a_tokenizer_that_is_another_by_now_is_refused(data, tmp_path):
+    folder = tmp_path / "changing"
+    save(bpe(), folder, tokenizer_class="PreTrainedTokenizerFast")
+    profile = counted(data, str(folder))
+    save(bpe("o n"), folder, tokenizer_class="PreTrainedTokenizerFast")
+    with pytest.raises(InputError, match="another tokenizer"):
+        again([data], profile, workload(5))
 
 
 def test_data_of_other_lengths_is_refused(data, tmp_path, small):

@@ -63,7 +63,6 @@ class BailianTrace(HarnessLog):
         yield SentRequest(
             prompt=tokens,
             output=answer,
-            logged_tokens=tokens,
             session=turn,
             blocks=blocks,
         )

@@ -42,7 +42,7 @@ class EvalScopeLog(HarnessLog):
         counted = first_count(usage.get("input_tokens"))
         output = first_count(usage.get("output_tokens"))
         if counted is not None:
-            yield SentRequest(prompt=counted, output=output, logged_tokens=counted)
+            yield SentRequest(prompt=counted, output=output)
         else:
             yield SentRequest(prompt=chat, output=output or answer)
         self.add_document()

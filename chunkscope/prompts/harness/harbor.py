@@ -133,7 +133,6 @@ class HarborLog(HarnessLog):
         return SentRequest(
             prompt=tokens,
             output=as_count(metrics.get("completion_tokens")),
-            logged_tokens=tokens,
             session=SessionTurn(session=name),
         )
 

@@ -105,9 +105,9 @@ class InspectLog(HarnessLog):
         counted, answer = row["input_tokens"], row["output_tokens"]
         if counted is not None and not self.counts_texts:
             self.used_counts = True
-            return SentRequest(prompt=counted, output=answer, logged_tokens=counted)
-        if answer is None or self.is_mock:
-            answer = row["completion"]
+            return SentRequest(prompt=counted, output=answer)
+        if self.is_mock:
+            answer = None  # its counts are of words
         said: list[Message] = []
         if row["answer"] is not None:
             said = conversation(row["answer"], {}).messages
@@ -115,7 +115,6 @@ class InspectLog(HarnessLog):
             prompt=conversation(row["messages"], row),
             output=answer,
             answer=said,
-            logged_tokens=counted,
         )
 
     @property

@@ -17,7 +17,6 @@ from chunkscope.prompts.harness.log import (
     as_dict,
     as_list,
     as_seconds,
-    as_text,
     as_time,
 )
 from chunkscope.prompts.paths import wrong_type
@@ -105,7 +104,6 @@ class InspectSample:
             "max_tokens": as_count(as_dict(content.get("config")).get("max_tokens")),
             "input_tokens": input_tokens(output, usage),
             "output_tokens": as_count(usage.get("output_tokens")),
-            "completion": self.completion(output),
             "answer": self.answer(output),
             **event.times(),
         }
@@ -115,18 +113,12 @@ class InspectSample:
         name = f"{self.shown['id']} epoch {self.shown['epoch']}"
         return name if event.attempt == 1 else f"{name} try {event.attempt}"
 
-    def completion(self, output: Mapping[str, Any]) -> str | None:
-        try:
-            return as_text(self.resolved(output.get("completion")))
-        except DataError:  # a request without an answer is still a request
-            return None
-
     def answer(self, output: Mapping[str, Any]) -> dict[str, Any] | None:
         """The answer as a message; None for a request without one."""
         for choice in as_list(output.get("choices"))[:1]:
             try:
                 return self.message(as_dict(choice).get("message"))
-            except DataError:
+            except DataError:  # a request without an answer is still a request
                 return None
         return None
 

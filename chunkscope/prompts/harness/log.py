@@ -41,8 +41,7 @@ class SentRequest:
     """One request, with what a harness did to it before it reached the model.
 
     `prompt` is text, messages that a server rendered, or, where the log has token ids
-    or the server's count, that many tokens. `logged_tokens` is the server's count also
-    where `prompt` has the messages.
+    or the server's count, that many tokens.
     """
 
     prompt: str | Conversation | int
@@ -65,7 +64,6 @@ class SentRequest:
     answer: Sequence[Message] = ()
     # The names of the prompt's blocks, in a trace that has them.
     blocks: Sequence[int] | None = None
-    logged_tokens: int | None = None
     session: SessionTurn | None = None
 
     def sent(self, tokens: int) -> list[int]:

@@ -103,9 +103,7 @@ class MiniSweLog(HarnessLog):
         answer = first_count(usage.get("completion_tokens"))
         if tokens is not None and not self.counts_texts:
             self.used_counts = True
-            return SentRequest(
-                prompt=tokens, output=answer, logged_tokens=tokens, session=run.turn
-            )
+            return SentRequest(prompt=tokens, output=answer, session=run.turn)
         said: list[Message] = []
         if not is_refused(message):
             said = conversation(said_in(message), {}).messages
@@ -113,7 +111,6 @@ class MiniSweLog(HarnessLog):
             prompt=conversation(list(run.messages), run.row),
             output=answer,
             answer=said,
-            logged_tokens=tokens,
             session=run.turn,
         )
 

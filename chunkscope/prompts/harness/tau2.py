@@ -110,7 +110,6 @@ class Tau2Log(HarnessLog):
             yield SentRequest(
                 prompt=tokens,
                 output=as_count(usage.get("completion_tokens")),
-                logged_tokens=tokens,
                 session=SessionTurn(session=f"{number} {side}", pause_s=pause_s),
             )
         if not earlier:
