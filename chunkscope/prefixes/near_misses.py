@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeVar
 
 from chunkscope.prefixes.reuse import NearMiss
@@ -89,29 +88,28 @@ def _shown(text: str, start: int, differ: int) -> str:
 
 
 def misses_in(sample: Sequence[Text]) -> list[Miss]:
-    """Texts that have many lines of an earlier one, behind what they begin with alike.
-
-    None if there are only a few, which is chance.
-    """
+    """Texts that have much of an earlier one, behind what they and others begin with.
+    None if there are only a few, which is chance."""
     texts = sorted(sample)
-    starts = shared_starts([text for _, text in texts])
+    lines_of = [text.splitlines(keepends=True) for _, text in texts]
+    starts = _shared_starts(lines_of)
     first_with: dict[str, int] = {}  # by line, the first text that has it
     misses = []
-    for number, (_, text) in enumerate(texts):
-        lost: Counter[int] = Counter()  # characters, by earlier text
-        new_chars = 0  # up to the last line that is lost
-        new = 0
-        place = 0
-        for line in text.splitlines(keepends=True):
-            earlier = first_with.setdefault(line, number)
-            if earlier == number:
-                new += len(line)
+    for number, lines in enumerate(lines_of):
+        lost: Counter[int] = Counter()  # by earlier text, characters
+        new_chars = new_before_last = 0
+        for place, line in enumerate(lines):
+            earlier = first_with.get(line)
+            if earlier is None:
+                new_chars += len(line)
             elif place >= starts[number]:
                 lost[earlier] += len(line)
-                new_chars = new
-            place += len(line)
-        is_much = lost.total() >= max(LEAST_CHARS, LEAST_PART * len(text))
-        if is_much and new_chars <= MOST_NEW * len(text):
+                new_before_last = new_chars
+        for line in lines:
+            first_with.setdefault(line, number)
+        chars = len(texts[number][1])
+        is_much = lost.total() >= max(LEAST_CHARS, LEAST_PART * chars)
+        if is_much and new_before_last <= MOST_NEW * chars:
             ((earlier, _),) = lost.most_common(1)
             misses.append(Miss(lost.total(), texts[number], texts[earlier]))
     if len(misses) < max(FEWEST, LEAST_TEXTS * len(texts)):
@@ -119,12 +117,15 @@ def misses_in(sample: Sequence[Text]) -> list[Miss]:
     return misses
 
 
-def shared_starts(texts: Sequence[str]) -> list[int]:
-    """With how many characters of each text another one begins, too."""
-    starts = [0] * len(texts)
-    in_order = sorted(range(len(texts)), key=texts.__getitem__)
-    for place, following in pairwise(in_order):
-        same = same_start(texts[place], texts[following])
-        starts[place] = max(starts[place], same)
-        starts[following] = same
-    return starts
+def _shared_starts(lines_of: Sequence[Sequence[str]]) -> list[int]:
+    """By text, with how many lines another one begins too."""
+    counts: Counter[int] = Counter()
+    starts_of = []
+    for lines in lines_of:
+        starts, start = [], 0
+        for line in lines:
+            start = hash((start, line))
+            starts.append(start)
+        counts.update(starts)
+        starts_of.append(starts)
+    return [sum(counts[start] > 1 for start in starts) for starts in starts_of]
