@@ -51,8 +51,6 @@ NOTES: dict[str, NoteText] = {
     "{tokenizer}, so special tokens and the chat template may be missing. A run with a "
     "network downloads it.",
     # Which text is the prompt.
-    "no_header": 'the table has no header; "{field}", its longest text, was counted '
-    "(--field chooses another)",
     "lines_together": "its {count:,} lines were counted as one prompt (per_line = true "
     "in chunkscope.toml counts each)",
     "nothing_to_score": "there are no choices to score, so it was counted as "
@@ -73,10 +71,6 @@ NOTES: dict[str, NoteText] = {
     # Chats.
     "answers_counted": "most chats end with an answer of the assistant, which was "
     "counted with the prompt",
-    "system_counted": "the system prompt outside the messages was counted as the first "
-    "message",
-    "turns_counted": "each message was counted as a prompt of its own, the assistant's "
-    "too",
     "tools_ignored": "the chat template ignores the tools of {count:plural(row)}, so "
     "they are not counted",
     "date_in_template": "the chat template prints the date ({day}); chat_date in "

