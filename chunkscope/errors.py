@@ -52,11 +52,8 @@ class EngineError(ChunkscopeError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of a library says, for our own sentence; at least its type."""
-    lines = str(error).strip().splitlines()
-    if not lines:
-        return type(error).__name__
-    return lines[0]
+    """What an error of a library says, as part of our sentence; at least its type."""
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 def nearest(name: str, names: Collection[str]) -> str:

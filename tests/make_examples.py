@@ -51,7 +51,9 @@ def pictures() -> None:
 
 def _opened(browser: Any, folder: Path) -> Any:
     page = browser.new_page(
-        viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light"
+        viewport={"width": WIDTH, "height": HEIGHT},
+        color_scheme="light",
+        bypass_csp=True,  # the page takes no style but its own
     )
     page.goto((REPOSITORY / folder / "report.html").as_uri())
     return page

@@ -21,7 +21,7 @@ VERIFY = REPOSITORY / "reports" / "h200" / "llama-3.1-8b-mixed" / "verify.json"
 
 @pytest.fixture(scope="module")
 def plan():
-    return chunkscope.recommend(PROFILE, model="qwen2.5-1.5b", gpu="l4")
+    return chunkscope.recommend(PROFILE, model="qwen2.5-1.5b", gpu="l4", requests=100)
 
 
 # -- functions -------------------------------------------------------------------------
@@ -110,7 +110,8 @@ def test_a_trace_is_simulated_without_a_profile(tmp_path, plan):
 
 
 def test_a_plan_is_that_of_the_command_line(tmp_path, plan):
-    words = ("recommend", PROFILE, "--model", "qwen2.5-1.5b", "--gpu", "l4", "--json")
+    machine = ("--model", "qwen2.5-1.5b", "--gpu", "l4")
+    words = ("recommend", PROFILE, *machine, "--requests", "100", "--json")
 
     document = json.loads(command(tmp_path, *words).out)
 
@@ -154,8 +155,7 @@ def test_a_plan_of_several_profiles_is_found_with_all_of_them(tmp_path):
     profile = chunkscope.Profile.load(PROFILE)
     replace(profile, datasets=profile.datasets[:2]).save(tmp_path / "reports/a.json")
     replace(profile, datasets=profile.datasets[2:]).save(tmp_path / "reports/b.json")
-    machine = ("--model", "qwen2.5-1.5b", "--gpu", "l4")
-    command(tmp_path, "recommend", "reports/a.json", "reports/b.json", *machine)
+    command(tmp_path, "recommend", "reports/a.json", "reports/b.json")
 
     findings = load_findings(tmp_path / "reports")
 

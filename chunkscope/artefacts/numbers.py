@@ -125,8 +125,8 @@ def about(value: float | None) -> str:
         amount = float(f"{value / size:.1g}")
         if amount >= 1:
             return f"about {amount:,g} {unit}"
-    milliseconds = float(f"{value / 0.001:.1g}")
-    return f"about {milliseconds:,g} ms"
+    amount = float(f"{value * 1_000:.1g}")
+    return f"about {amount:g} ms"
 
 
 def price(value: float) -> str:

@@ -27,7 +27,6 @@ from chunkscope.commands.printing import (
     show,
     unless_usual,
 )
-from chunkscope.commands.sample_data import with_sample_data
 from chunkscope.errors import InputError, UsageError
 from chunkscope.vllm.enums import Task
 
@@ -38,6 +37,9 @@ TOKENIZER = "Tokenizer"
 FILES = "Unusual files"
 HARNESS = "Harness tasks"
 CLUSTER = "Cluster"
+# For a first try without a clone.
+SAMPLE_DATA = Path("sample_data")
+PACKAGED_SAMPLE_DATA = Path(__file__).parents[1] / SAMPLE_DATA
 
 
 def analyze(
@@ -337,6 +339,20 @@ def analyze(
         say_written(out, then="fix what failed, run it again")
         raise SystemExit(InputError.exit_code)
     say_written(out, then=next_command(profile, out))
+
+
+def with_sample_data(paths: list[str]) -> list[str]:
+    """The paths, with the package's data where `sample_data` names nothing here."""
+    chosen = []
+    for path in paths:
+        is_sample = Path(path) == SAMPLE_DATA and not Path(path).exists()
+        if is_sample and PACKAGED_SAMPLE_DATA.is_dir():
+            console.say(
+                f"there is no {SAMPLE_DATA} here: counting the one of the package"
+            )
+            path = str(PACKAGED_SAMPLE_DATA)
+        chosen.append(path)
+    return chosen
 
 
 def check_tasks(paths: list[str], *, has_task_options: bool) -> None:

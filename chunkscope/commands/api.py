@@ -321,6 +321,7 @@ def verify(
     check_outputs: bool = False,
     requests: int = 200,
     repeats: int = 3,
+    time_limit: float | None = None,
     arrivals: str | None = None,
     concurrency: int | None = None,
     max_output: int | None = None,
@@ -337,8 +338,8 @@ def verify(
 ) -> "Verification":
     """Measure the plan on a real engine, or a running server at `endpoint`.
 
-    `report` says where the result is written and who hears of progress; `command` is
-    what was typed, for the record.
+    A repeat is cut off after `time_limit` seconds. `report` says where the result is
+    written and who hears of progress; `command` is what was typed, for the record.
     """
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.request import as_lengths
@@ -359,6 +360,7 @@ def verify(
         check_outputs=check_outputs,
         requests=requests,
         repeats=repeats,
+        time_limit_s=time_limit,
         arrivals=arrivals,
         concurrency=concurrency,
         max_output=max_output,

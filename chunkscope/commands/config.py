@@ -42,6 +42,8 @@ def defaults(ctx: Any, command: Any) -> dict[str, Any]:
     if name in WITHOUT_DEFAULTS:
         return {}
     table = config_table(name)
+    if not table.values:
+        return {}
     options = options_of(command)
     values = {}
     for key, value in table.values.items():

@@ -171,7 +171,7 @@ VllmVersion = Annotated[
     str | None,
     option(
         MACHINE,
-        "vLLM version. [default: the installed one, else the newest known]",
+        "Version of vLLM. [default: the installed one, else the newest known]",
         "--vllm-version",
         metavar="X.Y",
     ),
@@ -265,7 +265,7 @@ Together = Annotated[
 ]
 Order = Annotated[
     SendOrder | None,
-    option(WORKLOAD, "How requests are sent. [default: as the data says]", "--order"),
+    option(WORKLOAD, "Order of the requests. [default: as in the data]", "--order"),
 ]
 Requests = Annotated[
     int | None,

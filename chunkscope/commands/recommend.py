@@ -119,7 +119,8 @@ def recommend(
         Path | None,
         option(
             LIMITS,
-            "vLLM's log on this GPU: its measured memory replaces the predicted.",
+            "vLLM's log on this GPU; the memory it measured replaces the predicted "
+            "one.",
             "--log",
             metavar="FILE",
         ),
@@ -128,7 +129,7 @@ def recommend(
         float | None,
         option(
             OUTPUT,
-            "Price of one GPU: the answer has that of the run.",
+            "Price of one GPU; adds the price of the run to the answer.",
             "--price-per-hour",
             metavar="PRICE",
         ),
@@ -143,7 +144,10 @@ def recommend(
         ),
     ] = None,
     anyway: Annotated[
-        bool, option(OUTPUT, "Emit even if no setting keeps the limits.", "--anyway")
+        bool,
+        option(
+            OUTPUT, "Emit arguments even if no setting keeps the limits.", "--anyway"
+        ),
     ] = False,
     check: Annotated[
         bool,

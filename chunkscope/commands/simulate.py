@@ -90,7 +90,7 @@ def simulate(
         ChunkPolicy,
         option(
             INSTEAD,
-            "How prompts are cut; vLLM has no by-length and no adaptive.",
+            "How prompts are cut; vLLM itself cannot do by-length and adaptive.",
             "--policy",
         ),
     ] = ChunkPolicy.VLLM,
@@ -98,7 +98,7 @@ def simulate(
         str | None,
         option(
             MACHINE,
-            "vLLM version. [default: the plan's]",
+            "Version of vLLM. [default: the plan's]",
             "--vllm-version",
             metavar="X.Y",
         ),

@@ -110,7 +110,8 @@ def verify(
         str | None,
         option(
             COMPARED,
-            "Some of default, off, length-rule; none: only the plan. [default: all]",
+            "Settings to compare with: default, off, length-rule; or none. [default: "
+            "all three]",
             "--against",
             metavar="LIST",
         ),
@@ -119,7 +120,8 @@ def verify(
         list[str] | None,
         option(
             COMPARED,
-            "One more setting, such as max-num-batched-tokens=4096; repeatable.",
+            "One more setting to measure, such as max-num-batched-tokens=4096; "
+            "repeatable.",
             "--also",
             metavar="ARG=N",
         ),
@@ -150,6 +152,16 @@ def verify(
             min=1,
         ),
     ] = 3,
+    time_limit: Annotated[
+        float | None,
+        option(
+            WORKLOAD,
+            "Cut each repeat off after so many seconds.",
+            "--time-limit",
+            metavar="S",
+            min=1,
+        ),
+    ] = None,
     arrivals: Arrivals = None,
     concurrency: Concurrency = None,
     max_output: MaxOutput = None,
@@ -194,6 +206,7 @@ def verify(
                 trust_remote_code=trust_remote_code,
                 engine_arg=engine_arg or (),
                 timeout=timeout,
+                time_limit=time_limit,
                 against=against,
                 also=also or (),
                 check_outputs=check_outputs,

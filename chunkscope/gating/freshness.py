@@ -123,7 +123,6 @@ def _sources_today(profile: Profile, paths: list[str]) -> list[Source]:
     options = profile.options
     sources, _left_out = discover(
         existing,
-        include=options.include,
         exclude=options.exclude,
         options=options.read,
     )

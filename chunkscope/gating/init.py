@@ -141,7 +141,13 @@ def _tables(findings: Findings, values: dict[str, Values], folder: Path) -> Tabl
             tables["drift"] = {**DRIFT, "content": content}
     if plan is not None and (folder / SETTINGS).exists():
         tables["settings"] = {"file": SETTINGS, "must_be": "as-good"}
+    tables["freshness"] = _freshness(findings)
+    return tables
+
+
+def _freshness(findings: Findings) -> Table:
     freshness: Table = {}
+    profile = findings.profile
     if profile is not None:
         freshness["data"] = True
         unknown = [dataset.name for dataset in profile.datasets if not dataset.digest]
@@ -151,8 +157,7 @@ def _tables(findings: Findings, values: dict[str, Values], folder: Path) -> Tabl
         freshness["plan"] = True
     if findings.verification_is_of_this_plan is not None:
         freshness["verification"] = True
-    tables["freshness"] = freshness
-    return tables
+    return freshness
 
 
 def _limits(table: str, values: Values) -> Table:

@@ -1,1 +1,1 @@
-"""From prompts to exact lengths: counting, the cache, the profile. Nothing of vLLM comes in."""
+"""From prompts to exact lengths: counting, sessions, the profile."""

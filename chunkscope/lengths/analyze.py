@@ -31,25 +31,25 @@ def analyze(
 ) -> Profile:
     """Measure how long the prompts in `paths` are; `export` collects them as a trace.
 
-    Bad rows and datasets that failed are in the profile (`skipped`, `failures`); an error is
-    raised only when nothing could be counted at all.
+    Bad rows and datasets that failed are in the profile (`skipped`, `failures`); an
+    error is raised only when nothing could be counted at all.
 
     >>> analyze("sample_data/math_word_problems.jsonl").overall
     <LengthHistogram of 200: p50 101, p95 170, longest 205 tokens>
     """
-    options, listener = options or AnalyzeOptions(), listener or Progress()
+    options = options or AnalyzeOptions()
+    listener = listener or Progress()
     with discovered(paths, options, listener) as sources:
-        total_bytes = sum(source.bytes or 0 for source in sources)
-        scan = Scan(
-            options, expected_bytes=total_bytes, listener=listener, export=export
-        )
-        listener.begin(total_bytes)
+        size = sum(source.bytes or 0 for source in sources)
+        scan = Scan(options, expected_bytes=size, listener=listener, export=export)
+        listener.begin(size)
         datasets = scan.datasets(sources)
     if export is not None:
-        export.datasets = {
-            source.name: export.datasets[source.name] for source in sources
-        }
-    info = info_of(scan) if any(dataset.engine for dataset in datasets) else None
+        names = [source.name for source in sources]
+        export.datasets = {name: export.datasets[name] for name in names}
+    info = None
+    if any(dataset.engine for dataset in datasets):
+        info = info_of(scan)
     return profile_of(paths, options, datasets, info)
 
 
@@ -57,7 +57,9 @@ def analyze(
 def discovered(
     paths: Paths, options: AnalyzeOptions, listener: Progress
 ) -> Iterator[list[Source]]:
-    """The sources at the paths. What a harness rendered for it is there until the end."""
+    """The sources at the paths. What a harness rendered for it is there until the
+    end.
+    """
     with ExitStack() as folders:
         rendering = Rendering(
             folders=folders,
@@ -70,40 +72,31 @@ def discovered(
         )
         sources, _ = discover(
             several(paths),
-            names=options.names,
-            include=options.include,
             exclude=options.exclude,
             options=options.read,
             tasks=rendering.sources,
             tell=listener.tell,
         )
-        if options.named:
-            check_datasets(options.named, [source.name for source in sources])
+        check_datasets([*options.datasets], [source.name for source in sources])
         yield sources
 
 
 def info_of(scan: Scan) -> TokenizerInfo:
     """The tokenizer that counted, with how its counts were checked."""
-    tokenizer, options, template = (
-        scan.tokenizer,
-        scan.options,
-        scan.options.chat_template,
-    )
+    tokenizer = scan.tokenizer
+    template = scan.options.chat_template
+    digest = None
     # What comes through a pipe can be read only once.
-    digest = (
-        hashlib.sha256(template.read_bytes())
-        if template and template.is_file()
-        else None
-    )
+    if template is not None and template.is_file():
+        digest = hashlib.sha256(template.read_bytes()).hexdigest()
+    added = tokenizer.facts.special_added if scan.options.special_tokens else 0
     return TokenizerInfo(
         name=printable(tokenizer.name),
         digest=tokenizer.digest,
         kind=tokenizer.kind,
         reference=engine_name(tokenizer.facts.package),
-        special_tokens_added=tokenizer.facts.special_added
-        if options.special_tokens
-        else 0,
-        chat_template=digest.hexdigest() if digest else None,
+        special_tokens_added=added,
+        chat_template=digest,
         notes=tuple(tokenizer.notes),
     )
 
@@ -116,31 +109,37 @@ def profile_of(
 ) -> Profile:
     """The profile of counted datasets; an error when not one prompt was counted."""
     if not any(dataset.lengths.counts for dataset in datasets):
-        for failure in filter(None, [dataset.failure for dataset in datasets]):
-            raise DataError.from_note(failure)
-        for dataset in datasets:
-            for first in dataset.bad_rows[:1]:
-                about = {
-                    "rows": dataset.skipped,
-                    "path": dataset.path,
-                    "unit": dataset.unit,
-                }
-                about |= {"position": first.position, "reason": first.reason}
-                raise DataError("all_bad", **about)
-        names = ", ".join(dataset.path for dataset in datasets[:3])
-        raise InputError(f"there are no rows in {names}", hint="is the file empty?")
-    engines = engines_of(datasets)
+        raise nothing_counted(datasets)
+    engines: set[str] = set()
+    for dataset in datasets:
+        if dataset.engine:
+            engines.update(dataset.engine.split(" + "))
+    tokenizer = TokenizerInfo()
+    if info is not None and engines:
+        tokenizer = replace(info, engine=" + ".join(sorted(engines)))
     return Profile(
-        tokenizer=replace(info, engine=engines)
-        if info and engines
-        else TokenizerInfo(),
+        tokenizer=tokenizer,
         datasets=tuple(datasets),
         options=options.recorded(),
         paths=tuple(printable(without_secrets(path)) for path in several(paths)),
     )
 
 
-def engines_of(datasets: Sequence[DatasetProfile]) -> str:
-    return " + ".join(
-        sorted({e for d in datasets for e in (d.engine or "").split(" + ") if e})
-    )
+def nothing_counted(datasets: Sequence[DatasetProfile]) -> InputError:
+    """Why: a dataset that failed, else the first bad row."""
+    for dataset in datasets:
+        if dataset.failure is not None:
+            return DataError.from_note(dataset.failure)
+    for dataset in datasets:
+        if dataset.bad_rows:
+            first = dataset.bad_rows[0]
+            return DataError(
+                "all_bad",
+                rows=dataset.skipped,
+                path=dataset.path,
+                unit=dataset.unit,
+                position=first.position,
+                reason=first.reason,
+            )
+    names = ", ".join(dataset.path for dataset in datasets[:3])
+    return InputError(f"there are no rows in {names}", hint="is the file empty?")

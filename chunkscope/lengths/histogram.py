@@ -41,16 +41,17 @@ class Ranked:
         low = self.values[bisect_right(self.up_to, below)]
         high = self.values[bisect_right(self.up_to, min(below + 1, self.count - 1))]
         # numpy interpolates from the nearer end; so the last bit is equal.
-        return (
-            high - (high - low) * (1 - share)
-            if share >= 0.5
-            else low + (high - low) * share
-        )
+        if share >= 0.5:
+            return high - (high - low) * (1 - share)
+        return low + (high - low) * share
 
     def percentiles(self) -> Percentiles:
-        p50, p95, p99, longest = map(self.percentile, (50, 95, 99, 100))
         return Percentiles(
-            p50=p50, p95=p95, p99=p99, max=longest, mean=self.total / self.count
+            p50=self.percentile(50),
+            p95=self.percentile(95),
+            p99=self.percentile(99),
+            max=self.percentile(100),
+            mean=self.total / self.count,
         )
 
 
@@ -70,7 +71,8 @@ class LengthHistogram:
     @property
     def line(self) -> str:
         """Median, p95 and longest, in one line."""
-        p50, p95 = number(self.percentile(50)), number(self.percentile(95))
+        p50 = number(self.percentile(50))
+        p95 = number(self.percentile(95))
         return f"p50 {p50}, p95 {p95}, longest {number(self.max)} tokens"
 
     @classmethod
@@ -119,11 +121,15 @@ class LengthHistogram:
         >>> LengthHistogram.of([3, 100, 200]).doubling()
         [(0, 64, 1), (64, 128, 1), (128, 256, 1)]
         """
-        edges = [*_DOUBLING, max(_DOUBLING[-1] * 2, (self.max or 0) + 1)]
-        over = {edge: self.over(edge - 1) for edge in edges}
-        rows = [(low, high, over[low] - over[high]) for low, high in pairwise(edges)]
-        filled = [place for place, (_, _, count) in enumerate(rows) if count]
-        return rows[filled[0] : filled[-1] + 1] if filled else []
+        longest = self.max or 0
+        edges = [*_DOUBLING, max(_DOUBLING[-1] * 2, longest + 1)]
+        steps = []
+        for low, high in pairwise(edges):
+            count = self.over(low - 1) - self.over(high - 1)
+            is_within = (self.min or 0) < high and longest >= low
+            if self.counts and is_within:
+                steps.append((low, high, count))
+        return steps
 
     def summary(self) -> dict[str, int | float | None]:
         """The figures of the profile artefact; unknown is None, never 0."""

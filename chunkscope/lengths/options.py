@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from operator import index
 from pathlib import Path
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from chunkscope.artefacts.files import several
 from chunkscope.errors import InputError, UsageError, nearest
 from chunkscope.prompts.harness.rendering import RenderOptions
-from chunkscope.prompts.options import SelectOptions
+from chunkscope.prompts.options import PER_DATASET, SelectOptions
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.sources.base import ReadOptions, printable
 
@@ -40,7 +40,7 @@ class DatasetOptions:
         if not isinstance(table, Mapping):
             raise InputError(f"{place} is not a table")
         names = {option.name for option in fields(cls)} - {"fields"} | {"field"}
-        options = cls()
+        values: dict[str, Any] = {}
         for key, value in table.items():
             name = str(key).replace("-", "_")
             if name not in names:
@@ -49,30 +49,20 @@ class DatasetOptions:
                 )
             if not is_text(value):
                 raise InputError(f"{place} {key} is {value!r:.60}, not text")
-            options = options.with_option(name, several(value))
-        return options
-
-    def with_option(self, name: str, values: tuple[str, ...]) -> "DatasetOptions":
-        if name == "field":
-            return replace(self, fields=values)
-        if name == "prefix_file":
-            return replace(self, prefix_file=PrefixFile.read(values[-1]))
-        # The name is one of those that take texts.
-        return replace(self, **{name: values})  # type: ignore[arg-type]
+            values["fields" if name == "field" else name] = several(value)
+        if "prefix_file" in values:
+            values["prefix_file"] = PrefixFile.read(values["prefix_file"][-1])
+        return cls(**values)
 
     def over(self, select: SelectOptions) -> SelectOptions:
         """The options of all datasets, with these in their place."""
-        if self.fields is not None:
-            select = replace(select, fields=self.fields, template=None)
-        if self.template is not None:
-            select = replace(select, fields=(), template=self.template)
-        if self.each is not None:
-            select = replace(select, each=self.each)
-        if self.choices is not None:
-            select = replace(select, choices=self.choices)
-        if self.output_field is not None:
-            select = replace(select, output_field=self.output_field)
-        return select
+        values: dict[str, Any] = {}
+        if self.fields is not None or self.template is not None:
+            values = {"fields": (), "template": None}
+        for name in PER_DATASET:
+            if getattr(self, name) is not None:
+                values[name] = getattr(self, name)
+        return replace(select, **values)
 
 
 def is_text(value: object) -> bool:
@@ -96,11 +86,9 @@ class AnalyzeOptions:
     special_tokens: bool = True
     sample: int | None = None
     seed: int = 0
-    include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     read: ReadOptions = field(default_factory=ReadOptions)
     render: RenderOptions = field(default_factory=RenderOptions)
-    names: tuple[str, ...] = ()
     keep_longest: int = 10
     prefixes: bool = True  # also find what prompts share
 
@@ -121,32 +109,28 @@ class AnalyzeOptions:
         if self.sample is not None:
             check_whole_number("sample", self.sample, least=1)
         check_whole_number("keep_longest", self.keep_longest, least=0)
-        self._set("include", several(self.include))
         self._set("exclude", several(self.exclude))
-        self._set("names", several(self.names))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    @property
-    def named(self) -> list[str]:
-        """The patterns of datasets that have options of their own."""
-        return list(self.datasets)
+    def of_dataset(self, dataset: str) -> list[DatasetOptions]:
+        """The options of the patterns that match a dataset; the last one wins."""
+        patterns = self.datasets.items()
+        return [options for name, options in patterns if fnmatchcase(dataset, name)]
 
     def for_dataset(self, dataset: str) -> SelectOptions:
-        """What the prompt of a dataset is; the last pattern that matches wins."""
+        """What the prompt of a dataset is."""
         select = self.select
-        for pattern, options in self.datasets.items():
-            if fnmatchcase(dataset, pattern):
-                select = options.over(select)
+        for options in self.of_dataset(dataset):
+            select = options.over(select)
         return select
 
     def prefix_for(self, dataset: str) -> str:
-        """The text before its prompts; the last pattern that has one wins."""
+        """The text before its prompts."""
         file = self.prefix_file
-        for pattern, options in self.datasets.items():
-            if fnmatchcase(dataset, pattern) and options.prefix_file is not None:
-                file = options.prefix_file
+        for options in self.of_dataset(dataset):
+            file = options.prefix_file or file
         return "" if file is None else file.content
 
     def recorded(self) -> "AnalyzeOptions":
@@ -161,9 +145,7 @@ class AnalyzeOptions:
             prefix_file=recorded_file(self.prefix_file),
             datasets=datasets,
             chat_template=None,
-            include=tuple(map(printable, self.include)),
-            exclude=tuple(map(printable, self.exclude)),
-            names=tuple(map(printable, self.names)),
+            exclude=tuple(printable(pattern) for pattern in self.exclude),
             read=replace(self.read, trust_remote_code=False),
             render=replace(self.render, timeout=RenderOptions().timeout),
         )

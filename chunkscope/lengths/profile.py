@@ -46,10 +46,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DatasetProfile:
-    """The lengths of one dataset. `skipped` rows could not be used; `failure` ended it early.
+    """The lengths of one dataset.
+
+    `skipped` rows could not be used; `failure` ended it early.
 
     >>> DatasetProfile(
-    ...     name="a", path="a.jsonl", format="jsonl", field="q", lengths=LengthHistogram.of([7, 9])
+    ...     name="a",
+    ...     path="a.jsonl",
+    ...     format="jsonl",
+    ...     field="q",
+    ...     lengths=LengthHistogram.of([7, 9]),
     ... )
     <DatasetProfile a: 2 prompts, p50 8, p95 9, longest 9 tokens>
     """
@@ -84,7 +90,8 @@ class DatasetProfile:
     sessions: Sessions | None = None  # None where no request follows another
 
     def __repr__(self) -> str:
-        return f"<DatasetProfile {self.name}: {plural(self.rows, 'prompt')}, {self.lengths.line}>"
+        prompts = plural(self.rows, "prompt")
+        return f"<DatasetProfile {self.name}: {prompts}, {self.lengths.line}>"
 
     @property
     def rows(self) -> int:
@@ -153,7 +160,8 @@ class Profile(Artefact):
         if len({info.digest for info in counted}) > 1:
             raise InputError(
                 "these profiles were counted with different tokenizers "
-                f"({self.tokenizer.name} and {other.tokenizer.name}): lengths do not add up",
+                f"({self.tokenizer.name} and {other.tokenizer.name}): lengths do not "
+                "add up",
                 hint="analyze both with the same --tokenizer",
             )
         datasets = [*self.datasets, *other.datasets]
@@ -197,6 +205,16 @@ class Profile(Artefact):
             }
             for dataset in self.datasets
         )
+
+
+def guessed_fields(profile: Profile) -> dict[str, list[str]]:
+    """The fields that were taken for the prompt unasked, each with its datasets."""
+    fields: dict[str, list[str]] = {}
+    for dataset in profile.datasets:
+        select = profile.options.for_dataset(dataset.name)
+        if dataset.rows and dataset.log is None and not select.name_a_prompt:
+            fields.setdefault(dataset.field, []).append(dataset.name)
+    return fields
 
 
 def joined(profiles: Profile | Name | Iterable[Profile | Name]) -> Profile:

@@ -35,9 +35,8 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _FEW_SOURCES = 16  # likewise
 _MOST_READERS = 8
-_MOST_BYTES = (
-    224 << 20
-)  # of texts under way: as much as is read while an engine is loaded
+# Of texts under way: as much as is read while an engine is loaded.
+_MOST_BYTES = 224 << 20
 
 
 class Done:
@@ -58,25 +57,6 @@ class Done:
             self.listener.at(
                 rows=self.rows, tokens=self.tokens, bytes_read=self.bytes_read
             )
-
-
-class SourceProgress:
-    """How far one source is."""
-
-    def __init__(self, done: Done) -> None:
-        self.done = done
-        self.rows = 0
-        self.tokens = 0
-        self.bytes_read = 0
-
-    def at(self, tally: Tally, bytes_read: int) -> None:
-        """What is counted by now, and the bytes that were read for it."""
-        rows = tally.rows - self.rows
-        tokens = tally.tokens - self.tokens
-        self.done.add(rows, tokens, bytes_read - self.bytes_read)
-        self.rows = tally.rows
-        self.tokens = tally.tokens
-        self.bytes_read = bytes_read
 
 
 class Digests:
@@ -213,8 +193,8 @@ class Counting:
         return tally.profile()
 
     def _count_records(self, tally: Tally, records: RecordReader) -> None:
-        progress = SourceProgress(self.done)
         head = records.head()
+        read = 0  # bytes of the file
         if head:
             prefix = self.options.prefix_for(tally.source.name)
             options = self.options.for_dataset(tally.source.name)
@@ -227,9 +207,13 @@ class Counting:
             batches = self._batches(tally, reader, chunks)
             count = self.renderer.count
             for batch in bounded_map(self.pool, count, batches, self.most_bytes):
+                rows = tally.rows
+                tokens = tally.tokens
                 tally.add(batch)
-                progress.at(tally, batch.bytes_read)
-        progress.at(tally, records.bytes_read)
+                rows = tally.rows - rows
+                self.done.add(rows, tally.tokens - tokens, batch.bytes_read - read)
+                read = batch.bytes_read
+        self.done.add(0, 0, records.bytes_read - read)
 
     def _chunks(
         self, tally: Tally, records: RecordReader, columns: list[str] | None

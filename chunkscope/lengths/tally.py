@@ -29,10 +29,8 @@ from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.chat import Conversation, Message
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, SentRequest
 from chunkscope.prompts.prompt import (
-    EachReader,
     LogReader,
     PromptReader,
-    ScoredReader,
     TraceReader,
 )
 from chunkscope.sources.base import DataError, Problems, Source
@@ -120,8 +118,6 @@ class Tally:
         self.reader = reader
         self.has_outputs = reader.output is not None
         if not self.options.prefixes:
-            return
-        if self.source.row_group:  # prompts are compared in the first row group
             return
         if has_blocks(reader):
             self.comparison = TraceComparison()
@@ -326,9 +322,7 @@ class Tally:
 
     def _log_summary(self) -> LogSummary | None:
         reader = self.reader
-        if isinstance(reader, EachReader):
-            reader = reader.reader
-        if not isinstance(reader, LogReader | ScoredReader):
+        if reader is None or reader.log is None:
             return None
         kinds = dict(sorted(self.request_kinds.items()))
         caps = {str(cap): count for cap, count in sorted(self.output_caps.items())}

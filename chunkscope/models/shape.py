@@ -259,12 +259,6 @@ class ModelShape:
         queries = attention.query_width(tp)
         return 3 * queries + copies_of_keys * attention.key_width(tp)
 
-    def attending_bytes_per_token(self, tp: int = 1) -> int:
-        """While attention runs: queries, keys, values, rotated, output, residual."""
-        queries = self.attention.query_width(tp)
-        keys = self.attention.key_width(tp)
-        return BYTES * (3 * queries + 3 * keys + self.hidden)
-
     def workspace_bytes_per_token(self, tp: int = 1) -> int:
         """What the experts' kernel keeps from step to step.
 
@@ -277,23 +271,16 @@ class ModelShape:
         widths = max(inside, self.hidden) + max(2 * inside, self.hidden)
         return BYTES * self.experts.active * widths
 
-    def latent_bytes(
-        self, tokens: int, context: int, tp: int = 1, *, copied: bool = False
-    ) -> int:
+    def latent_bytes(self, tokens: int, context: int, tp: int = 1) -> int:
         """Of latent attention while `context` becomes keys and values.
 
-        For the step's `tokens`: queries, two outputs and latents. `copied`: with copies
-        of keys and values as wide as keys, which vLLM's profile lacks
-        (`mla_attention.py`).
+        For the step's `tokens`: queries, two outputs and latents (`mla_attention.py`).
         """
         latent = self.attention.latent
         if latent is None:
             return 0
         heads = self.attention.heads
-        expanded = latent.nope_dim + latent.v_dim
-        if copied:
-            expanded += 2 * latent.key_dim
-        of_context = BYTES * heads * expanded // tp
+        of_context = BYTES * heads * (latent.nope_dim + latent.v_dim) // tp
         of_token = 3 * heads * latent.key_dim // tp
         of_token += latent.kv_rank + latent.rope_dim + self.hidden
         return context * of_context + tokens * BYTES * of_token

@@ -65,7 +65,7 @@ class PlanRequest:
     def __post_init__(self) -> None:
         price = self.price_per_hour
         if price is not None and not 0 < price < math.inf:
-            raise UsageError(f"price_per_hour must be over 0, not {price:g}")
+            raise UsageError(f"--price-per-hour must be over 0, not {price:g}")
         timeout = self.e2e_timeout_s
         if timeout is not None and not 0 < timeout < math.inf:
             raise UsageError(f"--e2e-timeout must be over 0, not {timeout:g}")

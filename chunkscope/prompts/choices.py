@@ -14,7 +14,7 @@ from chunkscope.sources.base import DataError
 # Under these names, in any case, a record has a list of choices.
 CHOICE_LISTS = ("choices", "options", "answer_choices", "endings")
 # One column each: A to D, or choice_a to choice_d.
-_COLUMN = re.compile(r"(choice_?)?([A-J]|(?<=_)[a-j])")
+COLUMN = re.compile(r"(choice_?)?([A-J]|(?<=_)[a-j])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +39,29 @@ class Choices:
     def of(self, record: Any) -> list[Choice]:
         """The choices of a record. Raises DataError.
 
-        They are a list, {"text": [...], "label": [...]}, [{"text", "label"}, ...],
-        {"A": ..., "B": ...}, or a field for each.
+        They are a list, ARC's {"text": [...], "label": [...]}, {"A": ...}, or a field
+        for each.
         """
-        texts = self._value(record)
+        value = self._value(record)
+        texts = value
         labels: Any = None
-        if isinstance(texts, dict) and isinstance(texts.get("text"), list):
-            labels = texts.get("label")
-            texts = texts["text"]
-        elif isinstance(texts, dict):
-            labels = list(texts)
-            texts = list(texts.values())
-        elif isinstance(texts, list) and _are_objects(texts):
-            labels = [choice.get("label") for choice in texts]
-            texts = [choice.get("text") for choice in texts]
+        if isinstance(value, dict):
+            texts = value.get("text")
+            labels = value.get("label")
+            if not isinstance(texts, list):  # {"A": ...}
+                texts = list(value.values())
+                labels = list(value)
         if not isinstance(texts, list):
             raise wrong_type(texts, self.text, "list")
         if not 2 <= len(texts) <= len(ascii_uppercase):
             raise DataError("choices", field=self.text, count=len(texts))
-        if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
+        if not isinstance(labels, list) or len(labels) != len(texts):
             labels = list(ascii_uppercase[: len(texts)])
         choices = []
         for label, text in zip(labels, texts, strict=True):
-            choices.append(Choice(self._text_of(label), self._text_of(text)))
+            if not isinstance(text, str | int | float):  # a choice may be a number
+                raise wrong_type(text, f"{self.text}[]", "text")
+            choices.append(Choice(str(label), str(text)))
         return choices
 
     def _value(self, record: Any) -> Any:
@@ -71,16 +71,6 @@ class Choices:
         values = [path.get(record) for path in self.paths]
         return [value for value in values if value not in (None, "")]
 
-    def _text_of(self, value: Any) -> str:
-        """A choice may be a number."""
-        if value is None or isinstance(value, bool | list | dict):
-            raise wrong_type(value, f"{self.text}[]", "text")
-        return str(value)
-
-
-def _are_objects(values: list[Any]) -> bool:
-    return bool(values) and all(isinstance(value, dict) for value in values)
-
 
 def choice_lines(choices: Sequence[Choice]) -> str:
     """What comes after the question, as MMLU's own evaluation and lm-eval write it.
@@ -88,21 +78,8 @@ def choice_lines(choices: Sequence[Choice]) -> str:
     >>> choice_lines([Choice("A", "yes"), Choice("B", "no")])
     '\\nA. yes\\nB. no\\nAnswer:'
     """
-    lines = ""
-    are_labelled = _all_labelled(choices)
-    for choice in choices:
-        if are_labelled:  # "A) yes" has its label already
-            lines += f"\n{choice.text}"
-        else:
-            lines += f"\n{choice.label}. {choice.text}"
-    return f"{lines}\nAnswer:"
-
-
-def _all_labelled(choices: Sequence[Choice]) -> bool:
-    for choice in choices:
-        if not re.match(rf"\s*\(?{re.escape(choice.label)}[).:]", choice.text):
-            return False
-    return True
+    lines = [f"\n{choice.label}. {choice.text}" for choice in choices]
+    return f"{''.join(lines)}\nAnswer:"
 
 
 def find_choices(records: Sequence[Any]) -> Choices | None:
@@ -114,12 +91,9 @@ def find_choices(records: Sequence[Any]) -> Choices | None:
     """
     keys = keys_of(records)
     likely = [[key] for key in keys if key.lower() in CHOICE_LISTS]
-    columns: dict[str, list[str]] = {}
-    for key in keys:
-        match = _COLUMN.fullmatch(key)
-        if match is not None:
-            columns.setdefault(match[1] or "", []).append(key)
-    likely += [names for names in columns.values() if len(names) >= 3]
+    columns = [key for key in keys if COLUMN.fullmatch(key)]
+    if len(columns) >= 3:
+        likely.append(columns)
     for names in likely:
         choices = Choices(tuple(FieldPath((name,)) for name in names))
         having = 0

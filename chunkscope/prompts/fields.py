@@ -1,7 +1,6 @@
 """Which fields the first records of a dataset have, with what was seen in each."""
 
 import difflib
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,9 +19,10 @@ from chunkscope.prompts.paths import (
 from chunkscope.sources.base import DataError
 from chunkscope.sources.json_document import begins_a_chat
 
-_LEVELS = 4  # of objects and lists that are opened
-_ELEMENTS = 50  # of a list, where it is only looked at
-_TABLE_LINES = 30  # of the fields that an error lists
+LEVELS = 4  # of objects and lists that are opened
+ELEMENTS = 50  # of a list, where it is only looked at
+LABEL_CHARS = 40  # of the longest name of a subject, or another label
+TABLE_LINES = 30  # of the fields that an error lists
 
 
 @dataclass(slots=True)
@@ -46,9 +46,22 @@ class Field:
         return keys[-1] if keys else ""
 
     @property
-    def in_list(self) -> bool:
-        """Whether a record may have several of it."""
-        return ... in self.path.steps
+    def is_prose(self) -> bool:
+        """Whether most texts have several words, or a script without blanks between
+        them; and are not the same few over and over, as names of subjects are.
+        """
+        count = len(self.texts)
+        prose = 0
+        longest = 0
+        for text in self.texts:
+            longest = max(longest, len(text))
+            has_words = " " in text.strip() and any(map(str.isalpha, text))
+            if has_words or not text.isascii():
+                prose += 1
+        come_again = count >= 4 and 2 * len(set(self.texts)) <= count
+        if come_again and longest <= LABEL_CHARS:
+            return False
+        return prose * 2 > count
 
 
 def fields_of(records: Sequence[Any]) -> list[Field]:
@@ -61,7 +74,7 @@ def fields_of(records: Sequence[Any]) -> list[Field]:
     for record in records:
         if not isinstance(record, dict) or not record:
             continue
-        for steps, value in _leaves((), record, _LEVELS):
+        for steps, value in leaves((), record, LEVELS):
             leaf = fields.setdefault(steps, Field(FieldPath(steps)))
             if leaf.example is None:
                 leaf.example = value
@@ -74,28 +87,27 @@ def fields_of(records: Sequence[Any]) -> list[Field]:
     return list(fields.values())
 
 
-def _leaves(steps: Steps, value: Any, levels: int) -> Iterator[tuple[Steps, Any]]:
+def leaves(steps: Steps, value: Any, levels: int) -> Iterator[tuple[Steps, Any]]:
     """What has no fields of its own; a conversation is one thing."""
-    elements = value[:_ELEMENTS] if isinstance(value, list) else []
+    elements = value[:ELEMENTS] if isinstance(value, list) else []
     is_opened = bool(elements) and isinstance(elements[0], dict | list | str)
     if levels and isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from _leaves((*steps, key), inner, levels - 1)
+            yield from leaves((*steps, key), inner, levels - 1)
     elif is_opened and levels and not is_chat(value):
         for element in elements:
-            yield from _leaves((*steps, ...), element, levels - 1)
+            yield from leaves((*steps, ...), element, levels - 1)
     else:
         yield steps, value
 
 
 def is_chat(value: Any) -> bool:
     """Whether it is a conversation or, in a table's cell, also a single message."""
-    if isinstance(value, list):
-        return begins_a_chat(value)
-    if not isinstance(value, str) or value[:2] not in ("[{", "[ ", '{"', "{'"):
-        return False
-    parsed = json_in(value)
-    return begins_a_chat([parsed] if isinstance(parsed, dict) else parsed)
+    if isinstance(value, str):
+        value = json_in(value)
+        if isinstance(value, dict):
+            value = [value]
+    return begins_a_chat(value)
 
 
 def keys_of(records: Sequence[Any]) -> list[str]:
@@ -119,8 +131,6 @@ def resolve(text: str, option: str, records: Sequence[Any]) -> FieldPath:
         if path.text == text:
             return path
     path = parse_path(text)
-    if not records:
-        return path
     for record in records:
         with suppress(DataError):
             path.get(record)
@@ -145,48 +155,11 @@ def unknown_field(
 
 def field_table(fields: Sequence[Field]) -> dict[str, Any]:
     """A line for each field, with path, type and example; and how many more."""
-    shown = fields[:_TABLE_LINES]
+    shown = fields[:TABLE_LINES]
     width = max((len(printable(leaf.path.text)) for leaf in shown), default=0)
     lines = []
     for leaf in shown:
-        name = printable(leaf.path.text)
-        kind = json_type(leaf.example)
-        lines.append(f"{name:<{width}}  {kind:<7}  {shorten(leaf.example)}")
+        name = printable(leaf.path.text).ljust(width)
+        kind = json_type(leaf.example).ljust(7)
+        lines.append(f"{name}  {kind}  {shorten(leaf.example)}")
     return {"field_table": lines, "more": len(fields) - len(shown)}
-
-
-# --- what texts look like -------------------------------------------------------------
-
-_WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)  # swe_main_12, data/a.txt, 9b1deb4d
-_MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)  # what a plain word has not
-_MOMENT_OR_ADDRESS = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
-
-
-def are_identifiers(texts: Sequence[str]) -> bool:
-    """Whether texts are ids, hashes, numbers, dates, addresses or names of files.
-
-    >>> are_identifiers(["multi_turn_0", "9b1deb4d"]), are_identifiers(["Why?"])
-    (True, False)
-    """
-    for text in texts:
-        text = text.strip()
-        is_id = _WORD.fullmatch(text) and _MARK.search(text)
-        if not is_id and not _MOMENT_OR_ADDRESS.fullmatch(text):
-            return False
-    return bool(texts)
-
-
-def are_labels(texts: Sequence[str]) -> bool:
-    """Whether texts are a few short words over and over, such as names of subtasks."""
-    if len(texts) < 4 or max(len(text) for text in texts) > 40:
-        return False
-    return len(set(texts)) * 2 <= len(texts)
-
-
-def are_prose(texts: Sequence[str]) -> bool:
-    """Whether most have several words, or a script without blanks between them."""
-    prose = 0
-    for text in texts:
-        if " " in text.strip() or not text.isascii():
-            prose += 1
-    return prose * 2 > len(texts)

@@ -188,17 +188,14 @@ def _texts_in(values: list[Any], field: str) -> Iterator[str]:
 
 
 def json_in(value: Any) -> Any:
-    """What a table's cell holds as JSON, or as Python or NumPy wrote it; else the cell
-    itself.
-    """
+    """What a cell holds as JSON, or as Python wrote it; else the cell itself."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
     with suppress(ValueError, RecursionError):
         return json.loads(value)
     # Python warns of "\\d" in a text, and raises many kinds of errors for other texts.
     with suppress(Exception), catch_warnings(action="ignore"):
-        literal = ast.literal_eval(value.replace("}\n {", "}, {"))
-        return json.loads(json.dumps(literal))
+        return ast.literal_eval(value)
     return value
 
 

@@ -82,13 +82,25 @@ class OutputField:
 
 
 class PromptReader(ABC):
-    """Turns the records of one dataset into prompts."""
+    """Turns the records of one dataset into prompts.
+
+    Where it has `lists`, a record stands for a row for each of their elements.
+    """
 
     kind: Kind
-    label: str  # what is counted, as people read it
+    name: str  # of what is counted, as people read it
     output: OutputField | None = None
+    lists: tuple[FieldPath, ...] = ()
+    log: HarnessLog | None = None  # where requests are counted
     notes: tuple[Note, ...] = ()  # about the whole dataset
     uncounted: tuple[Note, ...] = ()  # about what the prompts may lack
+
+    @property
+    def label(self) -> str:
+        if not self.lists:
+            return self.name
+        lists = ", ".join(path.text for path in self.lists)
+        return f"{self.name}, each of {lists}"
 
     @property
     @abstractmethod
@@ -103,7 +115,7 @@ class PromptReader(ABC):
     @property
     def columns(self) -> frozenset[str] | None:
         """The top-level fields that are read; None is all."""
-        paths = list(self.paths)
+        paths = [*self.paths, *self.lists]
         if self.output is not None:
             paths.append(self.output.path)
         names = set()
@@ -115,7 +127,8 @@ class PromptReader(ABC):
 
     def rows(self, position: int, record: Any) -> list[Row]:
         """The rows that a record stands for, mostly itself. Raises DataError."""
-        return [Row(position, record)]
+        beside = None if self.output is None else self.output.path
+        return [Row(position, row) for row in explode(record, self.lists, beside)]
 
     @abstractmethod
     def prompts(self, position: int, record: Any) -> Iterator[Prompt]:
@@ -188,24 +201,30 @@ class FieldTexts:
 
 
 class TextReader(PromptReader):
-    """One text of each record, with what goes before it and its choices after it."""
+    """One text of each record, with what goes before it and its choices after it.
+
+    Scored, it is a request for the likelihood of each choice, as lm-eval asks MMLU.
+    """
 
     kind: Kind = "text"
 
-    def __init__(
-        self,
-        source: TextSource,
-        *,
-        label: str = "",
-        prefix: str = "",
-        choices: Choices | None = None,
-    ) -> None:
+    def __init__(self, source: TextSource, *, name: str = "") -> None:
         self.source = source
-        self.label = label or source.label
+        self.name = name or source.label
+        self.prefix = ""
+        self.choices: Choices | None = None
+
+    def complete(
+        self, *, prefix: str, choices: Choices | None, is_scored: bool
+    ) -> None:
+        """Put a text before each prompt, and its choices after it."""
         self.prefix = prefix
         self.choices = choices
         if choices is not None:
-            self.label += " + choices"
+            self.name += " + choices"
+            if is_scored:
+                self.kind = "requests"
+                self.log = ScoredRows()
 
     @property
     def paths(self) -> tuple[FieldPath, ...]:
@@ -223,27 +242,10 @@ class TextReader(PromptReader):
         return self.prefix + text
 
     def prompts(self, position: int, record: Any) -> Iterator[Prompt]:
-        yield Prompt(position, self.text(record), self.output_of(record))
-
-
-class ScoredReader(PromptReader):
-    """Rows for each of whose choices a likelihood is asked, as lm-eval asks MMLU."""
-
-    kind: Kind = "requests"
-
-    def __init__(self, reader: TextReader, choices: Choices) -> None:
-        self.reader = reader
-        self.choices = choices
-        self.label = reader.label
-        self.log = ScoredRows()
-
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        return self.reader.paths
-
-    def prompts(self, position: int, record: Any) -> Iterator[Prompt]:
-        """The letter of each choice after the whole question."""
-        text = self.reader.text(record)
+        text = self.text(record)
+        if self.log is None or self.choices is None:
+            yield Prompt(position, text, self.output_of(record))
+            return
         for choice in self.choices.of(record):
             request = SentRequest(
                 prompt=text,
@@ -256,7 +258,7 @@ class ScoredReader(PromptReader):
 
 
 class ScoredRows(HarnessLog):
-    """What a log of such rows would say of itself."""
+    """What a log of rows whose choices are scored would say of itself."""
 
     def __init__(self) -> None:
         super().__init__(LogHeader(harness="rows", order="as read"))
@@ -279,27 +281,23 @@ class ChatReader(PromptReader):
 
     def __init__(self, path: FieldPath) -> None:
         self.path = path
-        self.label = f"{path.text or 'record'} (chat)"
+        self.name = f"{path.text or 'record'} (chat)"
         # What holds the messages: of `question[0]` the record, the body of
         # `body.messages`.
-        keys = []
-        for place, step in enumerate(path.steps):
-            if isinstance(step, str):
-                keys.append(place)
-        self.holder = FieldPath(path.steps[: keys[-1]]) if keys else None
+        steps = path.steps
+        while steps and not isinstance(steps[-1], str):
+            steps = steps[:-1]
+        self.holder = FieldPath(steps[:-1])
 
     @property
     def paths(self) -> tuple[FieldPath, ...]:
-        if self.holder is not None and self.holder.steps:
+        if self.holder.steps:
             return (self.path,)  # what stands beside the messages comes with them
-        beside = [FieldPath((name,)) for name in chat.ROW_FIELDS]
-        return (self.path, *beside)
+        return (self.path, *(FieldPath((name,)) for name in chat.ROW_FIELDS))
 
     def conversation(self, record: Any) -> Conversation:
         """Raises DataError."""
-        row = {}
-        if self.holder is not None:
-            row = json_in(self.holder.find(record))
+        row = json_in(self.holder.find(record))
         if not isinstance(row, dict):
             row = {}
         if self.path.steps in (BATCH_MESSAGES, BATCH_INPUT):
@@ -334,7 +332,7 @@ class TraceReader(PromptReader):
 
     def __init__(self, columns: TraceColumns) -> None:
         self.trace = columns
-        self.label = f"{columns.prompt.text} (lengths)"
+        self.name = f"{columns.prompt.text} (lengths)"
         if columns.output is not None:
             self.output = OutputField(columns.output, are_lengths=True)
 
@@ -365,10 +363,11 @@ class LogReader(PromptReader):
     a file once, since the log counts its documents."""
 
     kind: Kind = "requests"
+    log: HarnessLog
 
     def __init__(self, log: HarnessLog) -> None:
         self.log = log
-        self.label = f"requests ({log.header.harness})"
+        self.name = f"requests ({log.header.harness})"
 
     @property
     def paths(self) -> tuple[FieldPath, ...]:
@@ -396,49 +395,12 @@ class LogReader(PromptReader):
 # --- lists inside a row ---------------------------------------------------------------
 
 
-class EachReader(PromptReader):
-    """A prompt for each element of a list in the record, which stands in its
-    place."""
-
-    def __init__(self, reader: PromptReader, lists: tuple[FieldPath, ...]) -> None:
-        self.reader = reader
-        self.lists = lists
-        self.kind = reader.kind
-        names = ", ".join(path.text for path in lists)
-        self.label = f"{reader.label}, each of {names}"
-        self.output = reader.output
-        self.notes = reader.notes
-        self.uncounted = reader.uncounted
-
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        return (*self.reader.paths, *self.lists)
-
-    def prompts(self, position: int, record: Any) -> Iterator[Prompt]:
-        return self.reader.prompts(position, record)
-
-    def rows(self, position: int, record: Any) -> list[Row]:
-        singles = explode(record, self.lists, self.beside())
-        return [Row(position, single) for single in singles]
-
-    def beside(self) -> list[FieldPath]:
-        """Lists that go along with it: the answers and the choices of each question."""
-        paths: list[FieldPath] = []
-        if self.output is not None:
-            paths.append(self.output.path)
-        if isinstance(self.reader, TextReader | ScoredReader):
-            choices = self.reader.choices
-            if choices is not None and len(choices.paths) == 1:
-                paths.append(choices.paths[0])
-        return paths
-
-
 def explode(
-    record: Any, lists: Sequence[FieldPath], beside: Sequence[FieldPath] = ()
+    record: Any, lists: Sequence[FieldPath], beside: FieldPath | None = None
 ) -> Iterator[Any]:
     """The record once for each element of its lists. Raises DataError.
 
-    A list `beside` it that is as long is taken apart along with it.
+    A list `beside` them that is as long, of the answers, is taken apart along with it.
 
     >>> list(explode({"doc": "d", "q": ["a", "b"]}, [FieldPath(("q",))]))
     [{'doc': 'd', 'q': 'a'}, {'doc': 'd', 'q': 'b'}]
@@ -450,20 +412,18 @@ def explode(
     elements = json_in(path.get(record))
     if not isinstance(elements, list):
         raise wrong_type(elements, path.text, "list")
-    along: dict[FieldPath, list[Any]] = {}
-    for other in beside:
-        values = json_in(other.find(record))
-        is_as_long = isinstance(values, list) and len(values) == len(elements)
-        if is_as_long and other != path:
-            along[other] = values
+    answers: Any = None
+    if beside is not None and beside != path:
+        answers = json_in(beside.find(record))
     for place, element in enumerate(elements):
-        single = _with(record, path, element)
-        for other, values in along.items():
-            single = _with(single, other, values[place])
+        single = replaced(record, path, element)
+        if beside is not None and isinstance(answers, list):
+            if len(answers) == len(elements):
+                single = replaced(single, beside, answers[place])
         yield from explode(single, lists[1:], beside)
 
 
-def _with(record: Any, path: FieldPath, element: Any) -> Any:
+def replaced(record: Any, path: FieldPath, element: Any) -> Any:
     """A copy that has another value at a path."""
     if not path.steps:
         return element
@@ -473,7 +433,7 @@ def _with(record: Any, path: FieldPath, element: Any) -> Any:
             "--each takes the name of a list", hint="such as --each instructions"
         )
     holder = json_in(record)
-    inner = _with(holder[step], FieldPath(path.steps[1:]), element)
+    inner = replaced(holder[step], FieldPath(path.steps[1:]), element)
     return {**holder, step: inner}
 
 

@@ -144,6 +144,10 @@ class Bin:
     high: int
     count: int
 
+    @property
+    def span(self) -> str:
+        return f"{self.low:,} to {self.high - 1:,}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:

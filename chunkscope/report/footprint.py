@@ -80,7 +80,7 @@ def memory_table(memory: Memory) -> Table:
     label = memory.kv_cache_label or Label.PREDICTED
     left = f"what is left: {plural(memory.kv_cache_tokens, 'token')}"
     rows.append(("KV cache", memory.kv_cache_gib, label, left))
-    shown = []
+    shown: list[tuple[str, ...]] = []
     for name, gib, basis, made_of in rows:
         if gib >= LEAST_SHOWN_GIB:
             shown.append((name, f"{gib:.2f}", str(basis), made_of))

@@ -80,7 +80,7 @@ def time_error(error: float) -> str:
 def vision_tower(*, weighed: bool) -> str:
     if weighed:
         return "The activations of images and sound are left out."
-    return "The weights for images and sound are estimated, their activations left out."
+    return "Weights and activations for images and sound are left out."
 
 
 def stateful_layers(*, layers: int, known: bool = True) -> str:
@@ -270,7 +270,7 @@ NOTES: dict[str, NoteText] = {
     "unknown_model_type": "model_type {name} is not known, so the memory may be off.",
     "unknown_quantization": "Quantization {method} is not known: 16-bit weights are "
     "assumed.",
-    "weights_by_formula": "The weights are computed from config.json, as there are no "
+    "weights_by_formula": "The weights are estimated from config.json, as there are no "
     "safetensors files.",
     "vision_tower": vision_tower,
     "sliding_window": "The KV of the last {tokens:,} tokens alone is kept in "

@@ -3,8 +3,6 @@
 from chunkscope.report.wording import NoteText
 
 NOTES: dict[str, NoteText] = {
-    "context_too_short": "max_model_len is {max_model_len:,}, and the longest request "
-    "has {longest:,} tokens",
     "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while "
     "{phase}",
     "engine_out_of_memory": "out of memory while {phase}: {detail}",

@@ -352,7 +352,7 @@ def limits_broken(plan: Plan) -> list[str]:
         within += f", with {settings_text(advice.alternative)}"
     texts.append(f"{within}.")
     if advice.gpus:
-        texts.append(f"For {request.arrivals} it takes about {advice.gpus} GPUs.")
+        texts.append(f"{request.arrivals} needs about {advice.gpus} GPUs.")
     return [*texts, *needed_sentences(plan)]
 
 

@@ -47,7 +47,7 @@ def prefixes(profile: Profile | Name = Profile.default_path) -> PrefixSummary:
     if not measured:
         raise InputError(
             "what prompts share was not measured for this profile",
-            hint="measure it: `chunkscope analyze data/`, without prefixes = false",
+            hint="measure it: `chunkscope analyze data/`, without --no-prefixes",
         )
     overall = reuse_together([reuse for _, reuse in measured])
     return PrefixSummary(profile=profile, measured=measured, overall=overall)

@@ -16,6 +16,7 @@ from chunkscope.lengths.profile import (
     LONG_LENGTHS,
     DatasetProfile,
     Profile,
+    guessed_fields,
     together,
 )
 from chunkscope.lengths.sessions import SessionFigures
@@ -409,6 +410,8 @@ def cautions(profile: Profile) -> Iterator[str]:
     if hidden > 0:
         verb = "is" if hidden == 1 else "are"
         yield f"{plural(hidden, 'more note')} {verb} in the profile"
+    for field, names in guessed_fields(profile).items():
+        yield f'{named(names)}: counted "{field}" (guessed; --field names another)'
 
 
 def bad_rows(profile: Profile) -> Iterator[str]:

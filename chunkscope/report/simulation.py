@@ -273,7 +273,7 @@ def setup(simulation: Simulation) -> str:
     machine = machine_text(cost.model, cost.gpu, run.settings.parallel.gpus)
     sent = [sent_when(work.arrivals, work.concurrency, work.samples_at_once)]
     if run.phases:
-        sent.append("one dataset after the other")
+        sent = [f"one dataset after the other, each {sent[0]}"]
     if work.order in ORDERS:
         sent.append(ORDERS[work.order])
     tokens_in = f"{plural(run.input_tokens, 'token')} in"

@@ -100,7 +100,7 @@ def _draw(block: Block, console: "Console") -> None:
                 console.print(grid)
         case Histogram():
             console.print(clean(block.title, "bold"))
-            console.print(Styled("\n".join(histogram_lines(block))))
+            console.print(histogram_grid(block))
 
 
 def clean(text: str, style: str = "") -> Styled:
@@ -140,6 +140,17 @@ def grids(table: Table, width: int) -> Iterator[Grid]:
     yield _grid(table, part)
 
 
+def plain_grid(*, show_header: bool = False) -> Grid:
+    """Columns with a gap and no lines between them."""
+    return Grid(
+        box=None,
+        pad_edge=False,
+        padding=(0, GAP, 0, 0),
+        show_header=show_header,
+        header_style="bold",
+    )
+
+
 def _column_width(table: Table, place: int) -> int:
     """What a column takes at least, with the gap after it: words can be wrapped."""
     longest = len(table.headings[place])
@@ -152,7 +163,7 @@ def _column_width(table: Table, place: int) -> int:
 
 def _grid(table: Table, places: Sequence[int]) -> Grid:
     """Figures keep their line, words are wrapped."""
-    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    grid = plain_grid(show_header=True)
     for place in places:
         is_words = place in table.words
         is_short = all(len(row[place].text) < SHORT for row in table.rows)
@@ -173,7 +184,7 @@ def _grid(table: Table, places: Sequence[int]) -> Grid:
 
 def _fact_grid(facts: Facts) -> Grid:
     """Labels, values and remarks below each other, without headings."""
-    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=False)
+    grid = plain_grid()
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -189,18 +200,18 @@ def _fact_grid(facts: Facts) -> Grid:
 # -- the histogram ---------------------------------------------------------------------
 
 
-def histogram_lines(histogram: Histogram) -> Iterator[str]:
+def histogram_grid(histogram: Histogram) -> Grid:
     """A line for each bin: its lengths, a bar, how many prompts and which share."""
     most = max(bin_.count for bin_ in histogram.bins)
     total = sum(bin_.count for bin_ in histogram.bins)
-    spans = [f"{bin_.low:,} to {bin_.high - 1:,}" for bin_ in histogram.bins]
-    counts = [f"{bin_.count:,}" for bin_ in histogram.bins]
-    span_width = max(len(span) for span in spans)
-    count_width = max(len(count) for count in counts)
-    for bin_, span, count in zip(histogram.bins, spans, counts, strict=True):
+    grid = plain_grid()
+    for justify in ("right", "left", "right", "right"):
+        grid.add_column(justify=justify, no_wrap=True)
+    for bin_ in histogram.bins:
         bar = letter_bar(bin_.count / most)
-        part = share(bin_.count / total)
-        yield (f"{span:>{span_width}}  {bar:<{BAR}}  {count:>{count_width}}  {part:>6}")
+        part = unbroken(share(bin_.count / total))
+        grid.add_row(bin_.span, bar, f"{bin_.count:,}", part)
+    return grid
 
 
 def letter_bar(part: float) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from chunkscope.artefacts.note import Note
 from chunkscope.console import printable as printable
 from chunkscope.errors import InputError
+from chunkscope.errors import first_line as first_line
 from chunkscope.sources.problems import hint_of, message_of
 
 # About how much data one chunk holds: large enough to keep the hot loops in C.
@@ -27,7 +28,7 @@ MOST_ROW_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One dataset, or a row group of it, found but not opened.
+    """One dataset, found but not opened.
 
     A source named on the command line by itself has no group; one found in a folder or
     an archive has that folder (`data/reasoning`) or archive (`data/packs.zip`). Its
@@ -45,7 +46,6 @@ class Source:
     rendered: bool = False  # made for this run, by a harness's task
     url: str | None = None  # of a file on another machine
     is_read_once: bool = False  # standard input or another pipe: what was read is gone
-    row_group: int | None = None  # of a Parquet file, if only that is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,6 @@ class Chunk(NamedTuple):
 
     positions: Sequence[int]
     records: list[Any]
-    is_unicode: bool = False  # certainly: no text has a lone surrogate
 
 
 class DataError(InputError):
@@ -174,11 +173,6 @@ def without_secrets(text: str) -> str:
         rest = rest.split("?")[0].split("#")[0]
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
-
-
-def first_line(error: BaseException) -> str:
-    """The start of what a library says, as part of a sentence of ours."""
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
 
 
 def reason_of(error: BaseException) -> str:

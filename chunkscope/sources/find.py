@@ -10,18 +10,16 @@ import glob
 import io
 import os
 import re
-import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
+from stat import S_ISREG
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Tell
-from chunkscope.errors import InputError, UsageError
+from chunkscope.errors import InputError, UsageError, nearest
 from chunkscope.sources.archive import open_archive
 from chunkscope.sources.base import (
     DataError,
@@ -34,107 +32,87 @@ from chunkscope.sources.base import (
     unique_names,
     without_secrets,
 )
-from chunkscope.sources.columnar import saved_files
-from chunkscope.sources.formats import FORMATS, LOGS, format_of_name
+from chunkscope.sources.formats import ARCHIVE, FORMATS, LOGS, format_of_name
 from chunkscope.sources.gather import gathered
 from chunkscope.sources.hub import hub_source
-from chunkscope.sources.input import START_BYTES, kind_of_bytes
-from chunkscope.sources.open import compression, looks_binary, open_stream
-from chunkscope.sources.remote import explaining, remote_files
+from chunkscope.sources.input import START_BYTES
+from chunkscope.sources.open import compression, looks_binary
+from chunkscope.sources.remote import remote_files
 
-_SEARCH_HINT = (
+SEARCH_HINT = (
     "name a file or a folder, a glob in quotes, `-`, s3://bucket/, hf:org/name, or "
     "lm-eval:task"
 )
-_MOST_SKIPPED = 5  # files that are named
+MOST_SKIPPED = 5  # files that are named
 # README.md, LICENSE-mit.txt, dataset_infos.json, tokenizer.json, ...
-_ABOUT_TEXT = re.compile(
+ABOUT_TEXT = re.compile(
     r"(?i)(readme|licen[sc]e|changelog|requirements|data(set)?[_-]?card)"
     r"(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?"
 )
-_ABOUT_JSON = re.compile(
-    r"(?i)(dataset_(dict|infos?)|(\w+_)?config|tokenizer|vocab|special_tokens_map"
-    r"|added_tokens)\.json"
+ABOUT_JSON = re.compile(
+    r"(?i)(dataset_(dict|infos?)|state|(\w+_)?config|tokenizer|vocab"
+    r"|special_tokens_map|added_tokens)\.json"
 )
-_ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
+ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
 
 
 # The datasets that a task sends, given its address, such as `lm-eval:gsm8k`; else None.
 TaskSources = Callable[[str], list[Source] | None]
 
 
-def discover(  # noqa: PLR0913  (what can be said about a search)
+def discover(
     paths: Sequence[str],
     *,
     options: ReadOptions,
-    names: Sequence[str] = (),
-    include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     tasks: TaskSources | None = None,
     tell: Tell = lambda _: None,
 ) -> tuple[list[Source], list[Note]]:
     """The datasets behind paths, with unique names, and what was left out."""
-    _check_format(options.input_format)
+    check_format(options.input_format)
     search = Search(
         input_format=options.input_format,
-        filter=Filter(tuple(include), tuple(exclude)),
+        exclude=exclude,
         tasks=tasks,
         tell=tell,
     )
     for path in paths:
         search.argument(path)
     if not search.sources:
-        raise _nothing_found(paths, search)
+        raise nothing_found(paths, search)
     result = gathered(search.sources)
     search.sources = result.sources
     search.skipped += result.skipped
-    for skip in search.skipped[:_MOST_SKIPPED]:
+    for skip in search.skipped[:MOST_SKIPPED]:
         tell(skip)
-    unnamed = len(search.skipped) - _MOST_SKIPPED
+    unnamed = len(search.skipped) - MOST_SKIPPED
     if unnamed > 0:
         tell(note("skipped_more", count=unnamed))
-    return _named(search.sources, names), search.skipped
+    return uniquely_named(search.sources), search.skipped
 
 
-def _check_format(name: str | None) -> None:
-    known = sorted(form.name for form in FORMATS.values() if form.suffixes)
-    if name and name not in known:
-        hint = f"one of {', '.join(known)}"
-        raise UsageError(f"unknown input_format: {name}", hint=hint)
+def check_format(name: str | None) -> None:
+    formats = sorted(form.name for form in FORMATS.values() if form.suffixes)
+    if name and name not in formats:
+        hint = f"one of {', '.join(formats)}"
+        raise UsageError(f"unknown --input-format: {name}", hint=hint)
 
 
-def _nothing_found(paths: Sequence[str], search: "Search") -> InputError:
+def nothing_found(paths: Sequence[str], search: "Search") -> InputError:
     reasons = Counter(str(skip.values["reason"]) for skip in search.skipped)
     parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
-    if search.filter.rejected:
-        parts.append(f"{search.filter.rejected} left out by include or exclude")
+    if search.excluded:
+        parts.append(f"{search.excluded} excluded")
     where = ", ".join(paths) or "nothing"
     return InputError(
         f"no datasets in {where}: {', '.join(parts) or 'no files'}",
         hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's "
-        "eval, also compressed or in a zip or tar; see input_format in "
-        "`chunkscope help config`",
+        "eval, also compressed or in a zip or tar; --input-format reads other "
+        "suffixes",
     )
 
 
-def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
-    """The sources with the names they were given, or else unique ones."""
-    if not names:
-        names = _unique_names(sources)
-    elif len(names) != len(sources) or len(set(names)) < len(names):
-        order = ", ".join(source.name for source in sources)
-        raise UsageError(
-            f"{len(names)} names for {len(sources)} datasets",
-            hint=f"give each its name, in order: {order}",
-        )
-    named = []
-    for source, name in zip(sources, names, strict=True):
-        is_named = source.name == name
-        named.append(source if is_named else replace(source, name=printable(name)))
-    return named
-
-
-def _unique_names(sources: list[Source]) -> list[str]:
+def uniquely_named(sources: list[Source]) -> list[Source]:
     """Where names clash, a dataset's is its path below the folder that all are in."""
     counts = Counter(source.name for source in sources)
     common = os.path.commonprefix([source.path for source in sources])  # noqa: RUF071
@@ -142,46 +120,23 @@ def _unique_names(sources: list[Source]) -> list[str]:
     names = []
     for source in sources:
         is_unique = counts[source.name] == 1
-        names.append(source.name if is_unique else source.path[start:])
-    return unique_names(names, "#")
+        names.append(printable(source.name if is_unique else source.path[start:]))
+    pairs = zip(sources, unique_names(names, "#"), strict=True)
+    return [replace(source, name=name) for source, name in pairs]
 
 
-@dataclass(slots=True)
-class Filter:
-    """Patterns of what to include and exclude; counts what they reject."""
-
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    rejected: int = 0
-
-    def accepts(self, below: str, *, is_archive: bool = False) -> bool:
-        """Whether a path is included, and neither it nor a folder of it is excluded.
-
-        Of an archive, the members may be included.
-        """
-        accepted = is_archive or not self.include or _fits_any(below, self.include)
-        if self.exclude:
-            for place in (below, *_folders_of(below)):
-                if _fits_any(place, self.exclude):
-                    accepted = False
-        if not accepted:
-            self.rejected += 1
-        return accepted
-
-
-def _folders_of(below: str) -> list[str]:
-    return [str(folder) for folder in PurePosixPath(below).parents][:-1]
-
-
-def _fits_any(below: str, patterns: Sequence[str]) -> bool:
-    """Whether the path below the root, or the name alone, fits a pattern.
+def is_excluded(below: str, patterns: Sequence[str]) -> bool:
+    """Whether a path below the root, or a folder of it, or its name fits a pattern.
 
     `**/` may stand for no folder at all.
     """
-    name = below.rpartition("/")[2]
+    places = [below.rpartition("/")[2]]
+    while below:
+        places.append(below)
+        below = below.rpartition("/")[0]
     for pattern in patterns:
         for form in (pattern, pattern.replace("**/", "")):
-            if fnmatch.fnmatchcase(below, form) or fnmatch.fnmatchcase(name, form):
+            if fnmatch.filter(places, form):
                 return True
     return False
 
@@ -205,11 +160,12 @@ class Search:
     """What was found so far. Files, archives, hub datasets and stdin are taken once."""
 
     input_format: str | None
-    filter: Filter
+    exclude: Sequence[str]
     tasks: TaskSources | None
     tell: Tell
     sources: list[Source] = field(default_factory=list)
     skipped: list[Note] = field(default_factory=list)
+    excluded: int = 0
     taken: set[Hashable] = field(default_factory=set)
 
     def argument(self, text: str) -> None:
@@ -226,8 +182,6 @@ class Search:
         elif text.startswith("hf:"):
             self._add(hub_source(text), text)
         elif not self._task(text):
-            if not glob.has_magic(text):
-                raise _no_such_file(text)
             self._glob(text)
 
     # --- where files are --------------------------------------------------------------
@@ -246,169 +200,150 @@ class Search:
         return sources is not None
 
     def _remote(self, address: str) -> None:
-        found = remote_files(address)
-        if not found.files:
+        remote = remote_files(address)
+        if not remote.files:
             shown = printable(without_secrets(address))
             raise InputError(
                 f"there are no files in {shown}", hint="check the name or the pattern"
             )
-        for file in found.files:
+        for file in remote.files:
             group = ""
-            if found.folder:
-                group = _join(found.folder, file.below.rpartition("/")[0])
-            source = Source(
-                path=without_secrets(file.url),
-                url=file.url,
-                bytes=file.bytes,
-                group=group,
-            )
+            if remote.folder:
+                group = join(remote.folder, file.below.rpartition("/")[0])
+            path = without_secrets(file.url)
             candidate = Candidate(
-                source=source,
+                source=Source(path=path, url=file.url, bytes=file.bytes, group=group),
                 below=file.below,
                 identity=file.url,
-                is_named=not found.folder,
+                is_named=not remote.folder,
             )
             self._consider(candidate)
 
     def _glob(self, pattern: str) -> None:
         """What matches counts as found in the folder before the first `*`."""
+        if not glob.has_magic(pattern):
+            raise no_such_file(pattern)
         fixed = Path()
         for part in Path(pattern).parts:
             if glob.has_magic(part):
                 break
             fixed /= part
-        root = str(fixed)
         matches = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207
         if not matches:
-            raise InputError(f"nothing matches {pattern}", hint=_SEARCH_HINT)
+            raise InputError(f"nothing matches {pattern}", hint=SEARCH_HINT)
         for path in matches:
-            below = os.path.relpath(path, root)
+            below = os.path.relpath(path, fixed)
             if not Path(path).is_dir():
-                self._below(root, [below])
-            elif not path.endswith("/"):  # the place where `**` begins
-                self._folder(root, below)
+                self._below(str(fixed), [below])
+            elif "**" not in pattern:  # which matches the files themselves, too
+                self._folder(str(fixed), below)
 
     def _folder(self, root: str, inner: str = "") -> None:
         """All that is in a folder, or in one inside it, sorted."""
-        top = _join(root, inner)
         entries: list[str] = []
-        seen: set[Hashable] = set()  # a link may lead back to a folder above
-
-        def refuse(error: OSError) -> None:
-            self._refuse(error.filename, error, is_named=not seen)
-
-        for folder, folders, names in os.walk(top, onerror=refuse, followlinks=True):
+        seen: set[str] = set()  # a link may lead back to a folder above
+        walk = os.walk(join(root, inner), onerror=self._unreadable, followlinks=True)
+        for folder, folders, names in walk:
+            real = os.path.realpath(folder)
+            if real in seen:
+                folders.clear()
+                continue
+            seen.add(real)
             below = folder[len(root) :].strip("/")
-            status = Path(folder).stat()
-            identity = status.st_dev, status.st_ino
-            if "state.json" in names and "dataset_info.json" in names:
-                entries.append(below)  # what `save_to_disk` wrote
-                folders.clear()
-            elif identity in seen:
-                folders.clear()
-            else:
-                seen.add(identity)
-                entries += [_join(below, name) for name in names if name[0] != "."]
-                folders[:] = [name for name in folders if name[0] != "."]
+            entries += [join(below, name) for name in names if name[0] != "."]
+            folders[:] = [name for name in folders if name[0] != "."]
         self._below(root, sorted(entries, key=lambda entry: entry.split("/")))
 
+    def _unreadable(self, error: OSError) -> None:
+        """A folder that may not be listed."""
+        self._skip(str(error.filename), reason_of(error))
+
     def _below(self, root: str, entries: Iterable[str]) -> None:
-        """Files, and folders of saved datasets, by their path below a folder."""
+        """Files by their path below a folder."""
         root_name = Path(os.path.abspath(root)).name or "/"  # noqa: PTH100
         for below in entries:
-            path = _join(root, below)
+            path = join(root, below)
             shown = below if root in (".", "./") else path  # x, not ./x
-            group = _join(root_name, below.rpartition("/")[0])
-            self._file(path, shown, below or root_name, group, is_named=not below)
+            group = join(root_name, below.rpartition("/")[0])
+            self._file(path, shown, below, group, is_named=False)
 
     def _file(
         self, path: str, shown: str, below: str, group: str, *, is_named: bool
     ) -> None:
-        """A file on disk, a pipe (whose size is None), or a saved dataset's folder."""
+        """A file on disk, or a pipe, whose size is None."""
         try:
             status = os.stat(path)  # noqa: PTH116  (pathlib takes longer)
-            identity = status.st_dev, status.st_ino
-            is_folder = stat.S_ISDIR(status.st_mode)
-            is_file = stat.S_ISREG(status.st_mode)
+            is_file = S_ISREG(status.st_mode)
             source = Source(
                 path=shown,
                 group=group,
                 file=Path(path),
                 bytes=status.st_size if is_file else None,
-                is_read_once=not is_file and not is_folder,
+                is_read_once=not is_file,
             )
-            if is_folder:
-                self._saved_dataset(source, below, identity)
-                return
             candidate = Candidate(
-                source=source, below=below, identity=identity, is_named=is_named
+                source=source,
+                below=below,
+                identity=(status.st_dev, status.st_ino),
+                is_named=is_named,
             )
             self._consider(candidate)
-        except (OSError, ValueError, InputError) as error:
-            self._refuse(shown, error, is_named=is_named)
-
-    def _saved_dataset(self, source: Source, below: str, identity: Hashable) -> None:
-        if source.file is None or not self.filter.accepts(below):
-            return
-        files = saved_files(source.file, source.path)
-        size = sum(file.stat().st_size for file in files)
-        saved = replace(source, name=below, format="saved", bytes=size)
-        self._add(saved, identity)
+        except (OSError, ValueError) as error:
+            if is_named:
+                raise cannot_read(shown, error) from None
+            self._skip(shown, reason_of(error))
 
     # --- what they are ----------------------------------------------------------------
 
     def _consider(self, candidate: Candidate) -> None:
-        """Take what is data, look into archives, leave out or refuse anything else."""
-        named = format_of_name(candidate.below)
-        is_member = candidate.source.member is not None
-        is_archive = named.format == "archive" and not is_member
-        if not self.filter.accepts(candidate.below, is_archive=is_archive):
+        """Take what is data, look into archives, leave out anything else."""
+        by_name = format_of_name(candidate.below)
+        form = by_name.format
+        is_archive = form == ARCHIVE and candidate.source.member is None
+        if is_excluded(candidate.below, self.exclude):
+            self.excluded += 1
             return
-        form = named.format
         if self.input_format and not is_archive:
             form = self.input_format
-        name = _dataset_name(candidate.below, named.suffix)
+        name = dataset_name(candidate.below, by_name.suffix)
         source = replace(candidate.source, name=name, format=form)
-        try:
-            if candidate.is_named and not form and not source.is_read_once:
-                is_archive = _is_archive_inside(source)
-            if is_archive:
-                self._archive(source, candidate)
-                return
-        except DataError:
-            if candidate.is_named:
-                raise
-            self._add(source, source.path)  # it will fail with this error
+        if is_archive:
+            self._archive(source, candidate)
             return
-        reason = None if candidate.is_named else _why_no_data(source, candidate.below)
-        if reason is not None:
-            self._skip(source.path, reason)
-        else:
+        reason = None if candidate.is_named else why_no_data(source, candidate.below)
+        if reason is None:
             self._add(source, candidate.identity)
+        else:
+            self._skip(source.path, reason)
 
     def _archive(self, archive: Source, candidate: Candidate) -> None:
         """Each member is a source, unless the archive as a whole is a harness's log."""
         if candidate.identity in self.taken:
             return
-        sizes = open_archive(archive).sizes
+        try:
+            sizes = open_archive(archive).sizes
+        except DataError:
+            if candidate.is_named:
+                raise
+            self._add(archive, candidate.identity)  # it will fail with this error
+            return
         for log in LOGS:
             if log.claims_members is not None and log.claims_members(sizes):
-                if self.filter.accepts(candidate.below):
-                    self._add(replace(archive, format=log.name), candidate.identity)
+                self._add(replace(archive, format=log.name), candidate.identity)
                 return
         self.taken.add(candidate.identity)
-        group = _join(archive.group, candidate.below.rpartition("/")[2])
+        group = join(archive.group, candidate.below.rpartition("/")[2])
         for name, size in sizes.items():
-            shown = _join(archive.path, name)
+            shown = join(archive.path, name)
             parts = PurePosixPath(name).parts
-            if "__MACOSX" in parts or any(_is_hidden(part) for part in parts):
-                continue
             if ".." in parts:
                 self._skip(shown, "its path points outside the archive")
-                continue
-            member = replace(archive, path=shown, group=group, member=name, bytes=size)
-            below = _join(candidate.below, name)
-            self._consider(Candidate(source=member, below=below, identity=shown))
+            elif not any(part.startswith((".", "__MACOSX")) for part in parts):
+                member = replace(
+                    archive, path=shown, group=group, member=name, bytes=size
+                )
+                below = join(candidate.below, name)
+                self._consider(Candidate(source=member, below=below, identity=shown))
 
     # --- what comes of it -------------------------------------------------------------
 
@@ -417,88 +352,69 @@ class Search:
         if identity in self.taken:
             return
         self.taken.add(identity)
-        if not f"{source.name}{source.group}{source.path}".isprintable():
-            source = replace(
-                source,
-                name=printable(source.name),
-                group=printable(source.group),
-                path=printable(source.path),
-            )
-        self.sources.append(source)
-
-    def _refuse(self, shown: str, error: Exception, *, is_named: bool) -> None:
-        """What was named must be readable; of a folder it is said to be left out."""
-        is_ours = isinstance(error, InputError)
-        if is_named:
-            raise (error if is_ours else cannot_read(shown, error)) from None
-        self._skip("" if is_ours else shown, reason_of(error))  # ours name the file
+        shown = replace(
+            source, group=printable(source.group), path=printable(source.path)
+        )
+        self.sources.append(shown)
 
     def _skip(self, shown: str, reason: str) -> None:
         skip = note("skipped", file=printable(shown), reason=printable(reason))
         self.skipped.append(skip)
 
 
-def _no_such_file(text: str) -> InputError:
+def no_such_file(text: str) -> InputError:
     """The error for a path that does not exist, with one that is called alike."""
-    siblings: dict[str, Path] = {}
-    with suppress(OSError):  # a folder that may not be listed, or too long a name
-        siblings = {path.name: path for path in Path(text).parent.iterdir()}
-    is_missing = (FileNotFoundError, NotADirectoryError, ValueError)
-    with explaining(text), suppress(*is_missing):
-        os.lstat(text)  # fails otherwise in a folder that may not be entered
-    near = get_close_matches(Path(text).name, siblings)
-    hint = f"did you mean {siblings[near[0]]}?" if near else _SEARCH_HINT
+    try:
+        siblings = [path.name for path in Path(text).parent.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        siblings = []
+    except (OSError, ValueError) as error:  # a folder that may not be listed
+        return cannot_read(text, error)
+    near = nearest(Path(text).name, siblings)
+    hint = near if near.startswith("did you mean") else SEARCH_HINT
     return InputError(f"no such file or folder: {text}", hint=hint)
 
 
-def _dataset_name(below: str, suffix: str) -> str:
+def dataset_name(below: str, suffix: str) -> str:
     """The path without what says how to read it; of logs, with their task's name."""
     folders, slash, last = below.removesuffix(suffix).rpartition("/")
-    if slash:  # some of them may be archives
-        parts = [
-            part.removesuffix(format_of_name(part).suffix)
-            for part in folders.split("/")
-        ]
-        folders = "/".join(parts)
+    parts = []
+    for part in folders.split("/"):  # some of them may be archives
+        parts.append(part.removesuffix(format_of_name(part).suffix))
     for log in LOGS:
         match = log.task_name.fullmatch(last) if log.task_name else None
         if match is not None:
             last = match["task"]
             break
-    return f"{folders}{slash}{last}"
+    return f"{'/'.join(parts)}{slash}{last}"
 
 
-def _is_archive_inside(source: Source) -> bool:
-    """Whether the content of a file without a telling name is an archive."""
-    with open_stream(source) as stream:
-        return kind_of_bytes(stream.peek(START_BYTES)[:START_BYTES]) in ("zip", "tar")
-
-
-def _why_no_data(source: Source, below: str) -> str | None:
+def why_no_data(source: Source, below: str) -> str | None:
     """Why a file that lies in a folder or an archive is no data; None if it may be."""
     name = below.rpartition("/")[2]
-    if _ABOUT_TEXT.fullmatch(name) or _ABOUT_JSON.fullmatch(name):
+    if ABOUT_TEXT.fullmatch(name) or ABOUT_JSON.fullmatch(name):
         return "about the data or a model"
-    if source.format == "archive":
+    if source.format == ARCHIVE:
         return "an archive inside an archive"
+    if source.is_read_once:
+        return "a pipe or a device"
+    reason = None
     if source.file is not None and source.member is None:
-        if source.bytes is None:
-            return "a pipe or a device"
-        reason = _why_no_data_inside(source, source.file)
-        if reason is not None:
-            return reason
-    return None if source.format else "unknown suffix"
+        reason = why_no_data_inside(source, source.file)
+    if reason is None and not source.format:
+        return "unknown suffix"
+    return reason
 
 
-def _why_no_data_inside(source: Source, file: Path) -> str | None:
+def why_no_data_inside(source: Source, file: Path) -> str | None:
     """The same, by the first bytes of a file."""
     with io.FileIO(file) as opened:  # pathlib takes longer, and files are many
         start = opened.read(START_BYTES)
     form = FORMATS.get(source.format)
-    may_be_binary = form is not None and (form.is_columnar or form.is_archive)
+    may_be_binary = form is not None and form.is_binary
     if looks_binary(start) and compression(start) is None and not may_be_binary:
         return "binary"
-    if _ARTEFACT.match(start):
+    if ARTEFACT.match(start):
         return "written by chunkscope itself"
     for log in LOGS:
         reason = log.skip_reason(file, start) if log.skip_reason else None
@@ -507,11 +423,7 @@ def _why_no_data_inside(source: Source, file: Path) -> str | None:
     return None
 
 
-def _is_hidden(part: str) -> bool:
-    return part.startswith(".") and part not in (".", "..")
-
-
-def _join(folder: str, name: str) -> str:
+def join(folder: str, name: str) -> str:
     if not folder or not name:
         return folder or name
     return f"{folder.rstrip('/')}/{name}"

@@ -12,7 +12,7 @@ from posixpath import splitext
 from typing import Any, Protocol
 
 from chunkscope.sources.base import Chunk
-from chunkscope.sources.columnar import ColumnarRows, SavedRows
+from chunkscope.sources.columnar import ColumnarRows
 from chunkscope.sources.csv_rows import CsvRows
 from chunkscope.sources.hub import HubRows
 from chunkscope.sources.input import Input
@@ -20,7 +20,8 @@ from chunkscope.sources.json_document import open_json
 from chunkscope.sources.jsonl import open_text
 from chunkscope.sources.open import COMPRESSED_SUFFIXES
 
-_ARCHIVE = re.compile(r"\.(zip|tar|t(ar\.)?(gz|bz2|xz|zst))$", re.IGNORECASE)
+ARCHIVE = "archive"  # the format of zip and tar
+ARCHIVE_SUFFIX = re.compile(r"\.(zip|tar|t(ar\.)?(gz|bz2|xz|zst))$", re.IGNORECASE)
 
 
 class Rows(Protocol):
@@ -50,6 +51,10 @@ class Format:
     open: Callable[[Input], Rows]
     is_columnar: bool = False  # some of its columns can be read without the others
     is_archive: bool = False  # a file of it is a zip
+
+    @property
+    def is_binary(self) -> bool:
+        return self.is_columnar or self.is_archive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +98,6 @@ FORMATS: dict[str, Format] = {
             open=ColumnarRows,
             is_columnar=True,
         ),
-        Format(name="saved", open=SavedRows, is_columnar=True),
         Format(name="hub", open=HubRows, is_columnar=True),
     )
 }
@@ -119,17 +123,15 @@ class NamedFormat:
 
 
 def format_of_name(name: str) -> NamedFormat:
-    archive = _ARCHIVE.search(name)
+    archive = ARCHIVE_SUFFIX.search(name)
     if archive is not None:
-        return NamedFormat("archive", archive[0])
-    stem, suffix = splitext(name.lower())
+        return NamedFormat(ARCHIVE, archive[0])
+    stem, suffix = splitext(name)
     packing = ""
-    if suffix in COMPRESSED_SUFFIXES:
+    if suffix.lower() in COMPRESSED_SUFFIXES:
         packing = suffix
         suffix = splitext(stem)[1]
-    size = len(packing)
     for form in FORMATS.values():
-        if suffix in form.suffixes:
-            size += len(suffix)
-            return NamedFormat(form.name, name[-size:])
-    return NamedFormat("", name[-size:] if size else "")
+        if suffix.lower() in form.suffixes:
+            return NamedFormat(form.name, suffix + packing)
+    return NamedFormat("", packing)

@@ -1,6 +1,5 @@
 """The bytes of one source, as each kind of reader wants them."""
 
-import io
 from contextlib import ExitStack
 from functools import cached_property
 from typing import IO
@@ -10,9 +9,7 @@ from chunkscope.sources.base import DataError, Problems, ReadOptions, Source
 from chunkscope.sources.open import (
     Stream,
     as_utf8,
-    buffered,
     bytes_read,
-    decompressed,
     in_any_order,
     looks_binary,
     open_stream,
@@ -22,33 +19,23 @@ from chunkscope.sources.open import (
 class Input(ExitStack):
     """What a format's reader gets: the source, how to read it, and its bytes.
 
-    A context manager that closes what was opened. `data` is the content of the file if
-    it was read already.
+    A context manager that closes what was opened.
     """
 
     def __init__(
-        self,
-        source: Source,
-        options: ReadOptions,
-        problems: Problems,
-        data: bytes | None = None,
+        self, source: Source, options: ReadOptions, problems: Problems
     ) -> None:
         super().__init__()
         self.source = source
         self.options = options
         self.problems = problems
-        self._data = data
 
     @cached_property
     def plain(self) -> Stream:
         """The bytes, decompressed. They can be read once."""
-        source = self.source
-        if self._data is not None:
-            packed = buffered(io.BytesIO(self._data), source.path)
-            return self.enter_context(decompressed(packed, source.path))
-        if source.member is not None:
-            return self.enter_context(open_member(source))
-        return self.enter_context(open_stream(source))
+        is_member = self.source.member is not None
+        stream = open_member(self.source) if is_member else open_stream(self.source)
+        return self.enter_context(stream)
 
     @cached_property
     def text(self) -> Stream:
@@ -64,7 +51,7 @@ class Input(ExitStack):
             raise DataError(
                 "other_data",
                 path=source.path,
-                kind=kind_of_bytes(self.plain.peek(1)) or "binary",
+                kind=kind_of_bytes(self.plain.peek(1)),
                 format=source.format,
             )
         return stream
@@ -81,7 +68,8 @@ class Input(ExitStack):
 
 
 START_BYTES = 4096
-_MAGIC = {
+UNKNOWN_TEXT = "CSV or text"
+MAGIC = {
     b"PAR1": "parquet",
     b"ARROW1": "arrow",
     b"\xff\xff\xff\xff": "arrow",  # a stream
@@ -90,27 +78,18 @@ _MAGIC = {
 }
 
 
-def kind_of_bytes(start: bytes) -> str | None:
-    """What data that starts like this is: a format, "zip", "tar", or None for unknown.
+def kind_of_bytes(start: bytes) -> str:
+    """What data that starts like this is: a format, or words for what is none.
 
     JSON Lines and a JSON document are both "json".
     """
-    for magic, kind in _MAGIC.items():
+    for magic, kind in MAGIC.items():
         if start.startswith(magic):
             return kind
     if start[257:262] == b"ustar":
         return "tar"
     if looks_binary(start):
-        return None
+        return "binary"
     if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b""):
         return "json"
-    return "text" if _is_utf8(start) else None
-
-
-def _is_utf8(start: bytes) -> bool:
-    """Whether it decodes; a character may be cut at the end."""
-    try:
-        start.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start >= len(start) - 3
-    return True
+    return UNKNOWN_TEXT

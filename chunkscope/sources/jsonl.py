@@ -82,7 +82,7 @@ class JsonLines:
             records = list(map(orjson.loads, block.lines))
         except (ValueError, RecursionError):
             return self._line_by_line(block)
-        return Chunk(positions, records, is_unicode=True)  # orjson sees to that
+        return Chunk(positions, records)
 
     def _line_by_line(self, block: LineBlock) -> Chunk:
         """The lines that can be read and are not blank; others are bad rows."""

@@ -101,6 +101,8 @@ class ByteReader(io.RawIOBase):
     def close(self) -> None:
         super().close()
         self._file.close()
+        if self._below is not None:  # which a decompressor leaves open
+            self._below.close()
 
 
 Stream = io.BufferedReader
@@ -108,7 +110,12 @@ Stream = io.BufferedReader
 
 def open_stream(source: Source) -> Stream:
     """The decompressed bytes of a file, a pipe or a file on another machine."""
-    return decompressed(open_packed(source), source.path)
+    packed = open_packed(source)
+    try:
+        return decompressed(packed, source.path)
+    except BaseException:
+        packed.close()
+        raise
 
 
 def open_packed(source: Source) -> Stream:

@@ -1,21 +1,23 @@
 """What can be wrong with rows and datasets: a sentence and a hint for each code.
 
 The sentences are templates of `str.format`; the values are those of the error's note.
+`{rows:row}` is "1 row" or "3 rows".
 """
 
 from collections.abc import Mapping
 
 from chunkscope.artefacts.note import Fact, Note
+from chunkscope.artefacts.numbers import plural
 
 SENTENCES = {
     # Rows of text and of tables.
     "not_json": "not valid JSON at column {column:,}: {why}",
     "not_json_at": "not valid JSON at line {line:,} column {column:,}: {why}",
     "nested_too_deeply": "nested too deeply",
-    "not_utf8": "byte {place:,} (0x{byte:02x}) is not UTF-8 (set its encoding in "
-    "chunkscope.toml)",
+    "not_utf8": "byte {place:,} (0x{byte:02x}) is not UTF-8 (--encoding NAME "
+    "reads another)",
     "open_quote": "a quote is opened here and never closed (truncated?)",
-    "cells": "{cells:,} instead of {width:,} cells",
+    "cells": "{cells:cell} instead of {width:,}",
     # Prompts.
     "field_missing": 'field "{field}" is missing',
     "no_way_to_field": 'field "{field}" is missing ({found} where {wanted} should be)',
@@ -23,7 +25,7 @@ SENTENCES = {
     "wrong_type": 'field "{field}" is {found}, not {wanted}',
     "object_not_text": 'field "{field}" is an object, not text: --template '
     "'{{{{ {field} | tojson }}}}' counts it",
-    "choices": 'field "{field}" holds {count:,} choices instead of 2 to 26',
+    "choices": 'field "{field}" holds {count:choice} instead of 2 to 26',
     "not_a_length": 'field "{field}" is {given}, not a number of tokens',
     "template_failed": "the template cannot be filled: {why}",
     "not_blocks": 'field "{field}" is not a list of numbers',
@@ -35,7 +37,6 @@ SENTENCES = {
     "wrong_in_message": 'field "{field}" of message {message} is {found}, not {wanted}',
     "unknown_role": 'message {message} has an unknown role "{role}"',
     "unknown_part": "message {message} has a content part of type {type}",
-    "chat_not_read": "chats of {form} are not read: write them as OpenAI's messages",
     "tools_not_read": 'BFCL\'s tools in "{field}" are not read: write OpenAI tools to '
     '"tools"',
     "unnamed_tool": "a tool has no function name",
@@ -49,7 +50,7 @@ SENTENCES = {
     "agent_run": "an agent's run: the log has only the sum of its requests",
     "in_sample": "sample {id} epoch {epoch}: {reason}",
     "no_model_events": "no model events",
-    "refs_beyond": "input_refs {refs} are beyond {size:,} messages of events_data",
+    "refs_beyond": "input_refs {refs} are beyond {size:message} of events_data",
     "points_nowhere": "{name} points nowhere",
     "old_log": "logs of {version} are not read",
     "several_models": "its requests went to several models: {models}",
@@ -80,21 +81,19 @@ SENTENCES = {
     "not_a_document": "{path} is not a JSON document: {reason}",
     "not_a_table": "{path} is not a table from line {line:,} on: {why}",
     "lfs_pointer": "{path} is a Git LFS pointer, not the data",
-    "no_saved_files": "{path} lists no files of its folder",
     "other_data": "{path} is {kind} data, not {format}",
     "unknown_data": "cannot tell what {path} is ({kind}?)",
     "no_field": 'no record has a field "{field}"',
     "unknown_prompt": "cannot tell which field is the prompt",
     "no_fields": "the records hold no fields",
-    "all_bad": "none of the {rows:,} rows of {path} could be used; {unit} "
+    "all_bad": "no row of {path} could be used ({rows:bad row}); {unit} "
     "{position}: {reason}",
     "no_chat_template": "{tokenizer} has no chat template, and this dataset is chat",
     "template_not_jinja": "the chat template is not valid Jinja: {why} (line {line})",
     "template_not_text": "the chat template is neither text nor a list of named "
     "templates",
     "no_default_template": "several chat templates, none called default: {names}",
-    "worker_died": "its worker died {times} times ({why})",
-    "another_size": "{path} has another size on the node that counts it",
+    "worker_died": "its worker died {times:time} ({why})",
 }
 
 # By cause, if there is one, else by code.
@@ -107,28 +106,21 @@ HINTS = {
     "no_samples": "was it run with --no-log-samples?",
     "system": "see `ls -l {path}`",
     "damage": "is it cut off, damaged or a Git LFS pointer? Fetch or write it again",
-    "server": "did the server fail, or is the file damaged? Run it again",
-    "access": "give credentials as the library for it takes them (for s3: "
-    "AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)",
-    "network": "is there a network, and is the address right (AWS_ENDPOINT_URL, a "
-    "proxy)?",
-    "hub": "check the name; a gated or private one needs HF_TOKEN; without a "
-    "network load it "
-    "beforehand (`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that "
-    "has it",
-    "dataset": "see the dataset's page for its configs and splits: "
-    "hf:org/name:config@split",
+    "remote": "did the server fail, or is the address wrong? Credentials come from "
+    "where the library for it looks (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ENDPOINT_URL; "
+    "a public bucket: FSSPEC_S3_ANON=true)",
+    "hub": "check the name, config and split (hf:org/name:config@split); a gated or "
+    "private one needs HF_TOKEN; without a network load it beforehand "
+    "(`datasets.load_dataset`)",
     "not_there": "check the name; empty folders do not count",
     "bomb": "it may be a decompression bomb: check where it comes from",
     "room": "set TMPDIR to a folder with more room",
-    "too_long": "write its rows as JSON Lines (`jq -c '.[]'`), or set another "
-    "input_format",
+    "too_long": "write its rows as JSON Lines (`jq -c '.[]'`), or name another "
+    "--input-format",
     "not_a_document": "is it cut off? Check it with `python -m json.tool`",
     "not_a_table": "is a quote opened there and never closed?",
     "lfs_pointer": "fetch the data with `git lfs pull`",
-    "no_saved_files": "save the dataset again",
-    "other_data": "see input_format and encoding in `chunkscope help config`",
+    "other_data": "--input-format and --encoding say how to read it",
     "unknown_data": "it reads JSON, CSV, Parquet, Arrow and text; see `chunkscope "
     "help formats`",
     "no_field": "name another field; [datasets] in chunkscope.toml has fields of "
@@ -158,6 +150,15 @@ ARTICLES = {
     "number": "a number",
     "boolean": "a boolean",
 }
+
+
+class Count(int):
+    """A number that can be written with its noun."""
+
+    def __format__(self, noun: str) -> str:
+        if noun[:1].isalpha():
+            return plural(self, noun)
+        return super().__format__(noun)
 
 
 def message_of(problem: Note) -> str:
@@ -205,4 +206,4 @@ def shown(value: Fact | list[Fact] | Note) -> Fact:
         return ", ".join(str(item) for item in value)
     if value is None:
         return "-"
-    return value
+    return Count(value) if isinstance(value, int) else value

@@ -1,5 +1,6 @@
 """One source read: its first records, and all of them in chunks."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -13,11 +14,14 @@ from chunkscope.sources.base import (
     ReadOptions,
     Source,
 )
-from chunkscope.sources.csv_rows import looks_like_table
-from chunkscope.sources.formats import FORMATS, LOGS, Rows
-from chunkscope.sources.input import START_BYTES, Input, kind_of_bytes
-from chunkscope.sources.json_document import ROWS
+from chunkscope.sources.formats import ARCHIVE, FORMATS, LOGS, Rows
+from chunkscope.sources.input import START_BYTES, UNKNOWN_TEXT, Input, kind_of_bytes
 
+# Two lines of JSON, or an array of objects to its end, whatever the name of the file.
+ROWS = re.compile(
+    rb'\{".*\}\s*\n\{"'
+    rb'|\[\s*\{\s*"[^"]+":[\s\S]*(\]\s*|[\s\S]{500000})\Z'
+)
 # What `head` shows: enough to see a field that only some records have.
 HEAD_RECORDS = 100
 _HEAD_CHUNKS = 3  # may hold a row of 100 MB each, so not more are kept waiting
@@ -26,22 +30,16 @@ _HEAD_CHUNKS = 3  # may hold a row of 100 MB each, so not more are kept waiting
 class RecordReader:
     """Reads one source once; a context manager, which opens and closes it.
 
-    Bad rows go to `problems`. What was learned on opening stands in `rows`. `data` is
-    the content of the file, if it was read already.
+    Bad rows go to `problems`. What was learned on opening stands in `rows`.
     """
 
     rows: Rows
 
     def __init__(
-        self,
-        source: Source,
-        options: ReadOptions,
-        problems: Problems,
-        *,
-        data: bytes | None = None,
+        self, source: Source, options: ReadOptions, problems: Problems
     ) -> None:
         self.source = source
-        self._input = Input(source, options, problems, data)
+        self._input = Input(source, options, problems)
         self._waiting: Iterator[Chunk] | None = None
 
     def __enter__(self) -> "RecordReader":
@@ -105,31 +103,23 @@ class RecordReader:
 def format_of(opened: Input) -> str:
     """The format that the name says where the content agrees, else by the content."""
     source = opened.source
-    if source.format == "archive":
+    if source.format == ARCHIVE:
         open_archive(source)  # says why it could not be opened before
-        raise DataError("unknown_data", path=source.path, kind="archive")
-    form = source.format or _format_by_content(opened)
+    form = source.format or kind_of_bytes(opened.plain.peek(START_BYTES)[:START_BYTES])
     is_told = opened.options.input_format or opened.options.per_line
-    if form in ("csv", "text") and not is_told:
-        start = opened.text.peek(CHUNK_BYTES)
-        if ROWS.match(start):
+    if opened.options.per_line and form == UNKNOWN_TEXT:
+        form = "text"
+    if form in ("csv", "text", UNKNOWN_TEXT) and not is_told:
+        if ROWS.match(opened.text.peek(CHUNK_BYTES)):
             form = "json"
-        elif not source.format and looks_like_table(start):
-            form = "csv"
     if form == "json":
-        return _log_of_json(opened) or "json"
-    return form
-
-
-def _format_by_content(opened: Input) -> str:
-    start = opened.plain.peek(START_BYTES)[:START_BYTES]
-    form = kind_of_bytes(start) or "binary"
+        form = log_of_json(opened) or "json"
     if form not in FORMATS:
-        raise DataError("unknown_data", path=opened.source.path, kind=form)
+        raise DataError("unknown_data", path=source.path, kind=form)
     return form
 
 
-def _log_of_json(opened: Input) -> str | None:
+def log_of_json(opened: Input) -> str | None:
     """The format of a harness's log that begins like this."""
     start = opened.text.peek(START_BYTES)
     for log in LOGS:

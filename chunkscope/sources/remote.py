@@ -20,8 +20,8 @@ from chunkscope.sources.base import (
     without_secrets,
 )
 
-_AHEAD_BYTES = 4 << 20
-_QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
+AHEAD_BYTES = 4 << 20
+QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,46 +93,19 @@ def open_remote(url: str) -> IO[bytes]:
     from fsspec.core import url_to_fs
 
     system, path = url_to_fs(url)
-    block_size = 0 if is_web(url) else _AHEAD_BYTES
+    block_size = 0 if is_web(url) else AHEAD_BYTES
     file: IO[bytes] = system.open(path, "rb", block_size=block_size)
     return file
 
 
 # --- what libraries say ---------------------------------------------------------------
 
-# By the names of exceptions, for their libraries may not be there.
-_NO_ACCESS = {
-    "NoCredentialsError",
-    "PartialCredentialsError",
-    "GoogleAuthError",
-    "PermissionError",
-}
-_NO_NETWORK = {
-    "EndpointConnectionError",
-    "ConnectTimeoutError",
-    "ConnectionError",
-    "ConnectError",
-    "TimeoutError",
-    "ClientConnectorError",
-    "gaierror",
-}
-_NOT_FROM_THE_HUB = {
-    "ConnectionError",
-    "TimeoutError",
-    "HTTPError",
-    "TransportError",
-    "HfHubHTTPError",
-    "DatasetNotFoundError",
-    "RepositoryNotFoundError",
-    "GatedRepoError",
-}
-
 
 @contextmanager
 def explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
     """Errors of any library as ours.
 
-    While files are looked for, a place without access is missing, not broken.
+    While files are looked for, a place that does not answer is missing, not broken.
     """
     try:
         yield
@@ -140,8 +113,8 @@ def explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
         raise
     except Exception as error:
         ours = explained(shown, error)
-        cause = ours.note.values.get("cause") if isinstance(ours, DataError) else None
-        if is_search and cause in ("access", "network"):
+        is_unreached = isinstance(ours, DataError) and ours.note.code == "cannot_read"
+        if is_search and is_unreached and is_remote(shown):
             raise MissingError(ours.message, hint=ours.hint) from error
         raise ours from error
 
@@ -156,51 +129,25 @@ def explained(shown: str, error: Exception) -> ChunkscopeError:
             hint="its library is missing: pip install s3fs, gcsfs or adlfs",
         )
     if shown.startswith("hf:"):
-        return _hub_error(shown, error)
+        why = first_line(error)
+        problem = DataError("cannot_read", path=shown, why=why, cause="hub")
+        # An OSError is about the way to the hub, any other about the dataset.
+        if isinstance(error, OSError):
+            return MissingError(problem.message, hint=problem.hint)
+        return problem
     if is_remote(shown):
         return _remote_error(without_secrets(shown), error)
     return cannot_read(shown, error)
 
 
-def _hub_error(shown: str, error: Exception) -> ChunkscopeError:
-    why = first_line(error)
-    is_missing = not _NOT_FROM_THE_HUB.isdisjoint(_class_names(error))
-    # It stands inside a sentence about files that were sought.
-    if is_missing or "LocalEntryNotFoundError" in why:
-        problem = DataError("cannot_read", path=shown, why=why, cause="hub")
-        return MissingError(problem.message, hint=problem.hint)
-    return DataError("cannot_read", path=shown, why=why, cause="dataset")
-
-
-def _remote_error(shown: str, error: Exception) -> ChunkscopeError:
-    why = _QUERY.sub(r"\1", first_line(error))
+def _remote_error(shown: str, error: Exception) -> DataError | UsageError:
+    why = QUERY.sub(r"\1", first_line(error))
     if isinstance(error, ValueError) and "rotocol" in why:
         return UsageError(
             f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https"
         )
-    chain = _causes(error)
-    has_failed = any(getattr(cause, "status", 0) >= 500 for cause in chain)
+    status = getattr(error.__cause__, "status", 0)
     # https calls a server's failure "not found" as well.
-    if isinstance(error, FileNotFoundError) and not has_failed:
+    if isinstance(error, FileNotFoundError) and status < 500:
         return DataError("not_there", path=shown)
-    names = set()
-    for cause in chain:
-        names |= _class_names(cause)
-    cause_code = "server"
-    if not has_failed and not names.isdisjoint(_NO_ACCESS):
-        cause_code = "access"
-    elif not has_failed and not names.isdisjoint(_NO_NETWORK):
-        cause_code = "network"
-    return DataError("cannot_read", path=shown, why=why, cause=cause_code)
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """An error and those that led to it."""
-    chain = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
-        chain.append(cause)
-    return chain
-
-
-def _class_names(error: BaseException) -> set[str]:
-    return {kind.__name__ for kind in type(error).__mro__}
+    return DataError("cannot_read", path=shown, why=why, cause="remote")

@@ -174,21 +174,6 @@ class TiktokenReference(Reference):
         return [self._encoding.encode_ordinary(text) for text in texts]
 
 
-class SentencePieceReference(Reference):
-    package = "sentencepiece"
-
-    def __init__(self, path: Path) -> None:
-        import sentencepiece
-
-        self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        if self._model.bos_id() >= 0:
-            self.begin = (self._model.bos_id(),)
-        self.special_added = len(self.begin)
-
-    def ids(self, texts: list[str]) -> list[list[int]]:
-        return list(self._model.encode(texts, out_type=int))
-
-
 def load_source(files: TokenizerFiles, *, trust_remote_code: bool = False) -> Reference:
     """The tokenizer by its own files, and nothing that was made of them before."""
     match files.kind:
@@ -197,8 +182,6 @@ def load_source(files: TokenizerFiles, *, trust_remote_code: bool = False) -> Re
             return TransformersReference(folder, trust_remote_code=trust_remote_code)
         case TokenizerKind.RAW:
             return TokenizersReference.of_file(files.files[0])
-        case TokenizerKind.SENTENCEPIECE:
-            return SentencePieceReference(files.files[0])
         case TokenizerKind.TIKTOKEN:
             return TiktokenReference.of_name(files.encoding)
         case TokenizerKind.TEKKEN:

@@ -31,7 +31,7 @@ _HF_FILES = [
     "*.tiktoken", "*.py", "tekken.json", "config.json", "chat_template.jinja",
     "chat_template.json", "additional_chat_templates/*.jinja",
 ]  # fmt: skip
-_HF_SIGNS = {"tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt"}
+HF_SIGNS = {"tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt"}
 _CHOICES = (
     "pass a folder with a tokenizer.json, a hub id such as Qwen/Qwen3-8B, a tiktoken "
     "encoding such as o200k_base, or leave --tokenizer out for the built-in one"
@@ -42,7 +42,6 @@ class TokenizerKind(StrEnum):
     HF = "hf"  # a folder for AutoTokenizer
     RAW = "tokenizer.json"  # that one file, with nothing around it
     TEKKEN = "tekken"  # mistral-common's own format
-    SENTENCEPIECE = "sentencepiece"
     TIKTOKEN = "tiktoken"
 
 
@@ -110,17 +109,17 @@ def embedded_default() -> Path:
 
 
 def _folder(name: str, folder: Path) -> TokenizerFiles:
-    present = {path.name for path in folder.iterdir()}
-    models = sorted(file for file in present if file.endswith(".model"))
-    if models and not present & {"config.json", *_HF_SIGNS}:
-        # Nothing says what transformers should make of it: SentencePiece reads it.
-        return TokenizerFiles(name, TokenizerKind.SENTENCEPIECE, (folder / models[0],))
-    if present & {*models, *_HF_SIGNS}:
+    present = sorted(path.name for path in folder.iterdir())
+    models = [file for file in present if file.endswith(".model")]
+    if not HF_SIGNS.isdisjoint(present) or (models and "config.json" in present):
         return _hf_folder(name, folder)
-    for tekken in sorted(file for file in present if file.startswith("tekken")):
-        return TokenizerFiles(name, TokenizerKind.TEKKEN, (folder / tekken,))
+    for tekken in present:
+        if tekken.startswith("tekken"):
+            return TokenizerFiles(name, TokenizerKind.TEKKEN, (folder / tekken,))
     raise InputError(
-        f"no tokenizer in {folder}: there is no tokenizer.json in it", hint=_CHOICES
+        f"no tokenizer in {folder}: there is no tokenizer.json in it, nor a "
+        "tokenizer.model with the model's config.json",
+        hint=_CHOICES,
     )
 
 
@@ -131,7 +130,10 @@ def _hf_folder(name: str, folder: Path) -> TokenizerFiles:
 
 def _file(name: str, path: Path) -> TokenizerFiles:
     if ".model" in path.name:
-        return TokenizerFiles(name, TokenizerKind.SENTENCEPIECE, (path,))
+        raise InputError(
+            f"{path} does not say how it is used",
+            hint="pass the folder, with the model's config.json in it",
+        )
     document = read_json(path)
     keys = set(document) if isinstance(document, dict) else set()
     if {"config", "vocab"} <= keys:

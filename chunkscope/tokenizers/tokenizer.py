@@ -8,7 +8,6 @@ import datetime
 import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from chunkscope.prompts.chat import Conversation
 from chunkscope.sources.base import DataError
 from chunkscope.tokenizers.check import (
     RowSample,
-    known_verdict,
     proved_engine,
     record_verdict,
 )
@@ -179,22 +177,6 @@ class Tokenizer:
         already."""
         with foreign_errors(self._title):
             return self.reference.encode(texts, special_tokens=special_tokens)
-
-    @property
-    def counting_key(self) -> str | None:
-        """All that a length depends on beside the text; None before the tokenizer is
-        prepared. The cache of results alone uses it, and it goes with that."""
-        facts = self._facts
-        if facts is None:
-            return None
-        template = repr(self._template or facts.chat_template)
-        parts = [self.digest, engine_name(facts.package), template]
-        parts.append(str(known_verdict(facts) is False))
-        if self._files.kind is TokenizerKind.TEKKEN:
-            parts.append(engine_name("mistral-common"))
-        if "strftime_now" in template:
-            parts.append(self.chat_day.isoformat())
-        return sha256("\n".join(parts).encode()).hexdigest()
 
     # -- chats
 

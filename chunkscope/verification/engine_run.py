@@ -169,7 +169,7 @@ class EngineRecord:
         if not answers:
             raise UsageError(
                 f"no request ended within {job.time_limit_s:g} s",
-                hint="allow more with time_limit_s in chunkscope.toml ([verify])",
+                hint="allow more with --time-limit",
             )
         figures = figures_of(answers, job.workload.long_over, steps, job.slo)
         self.repeats.append(figures)

@@ -1,23 +1,19 @@
 """What `verify` is asked, and who hears of its progress."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.files import several
-from chunkscope.artefacts.note import one_of
 from chunkscope.console import Progress
 from chunkscope.errors import UsageError
-from chunkscope.simulation.outputs import OutputLengths, read_output
+from chunkscope.simulation.outputs import OutputLengths
 from chunkscope.simulation.slo import Slo
 from chunkscope.verification.result import Run, Verification
-from chunkscope.verification.settings import USUALLY, parse_engine_args
+from chunkscope.verification.settings import USUALLY
 from chunkscope.vllm.check import vllm_python
-from chunkscope.vllm.enums import SendOrder, Task
 
-NOTHING = "none"  # `--against none`
-LEAST = {"repeats": 1, "timeout_s": 1, "time_limit_s": 1, "shared_prefix": 0}
+LEAST = {"repeats": 1, "timeout_s": 1, "time_limit_s": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +27,10 @@ class VerifyOptions:
     against: Sequence[str] = USUALLY
     also: Sequence[str] = ()
     requests: int = 200
-    seed: int = 0
     arrivals: str | None = None
-    task: Task | None = None
     max_output: int | None = None
     output: OutputLengths | None = None
     samples: int | None = None
-    shared_prefix: int | None = None
-    order: SendOrder | None = None
     slo: Slo = ()
     concurrency: int | None = None
     samples_at_once: int | None = None
@@ -52,7 +44,6 @@ class VerifyOptions:
     trust_remote_code: bool = False
     engine_args: dict[str, Any] = field(default_factory=dict)
     data: Sequence[str] = ()
-    tokenizer: str | None = None
     python: str = field(default_factory=vllm_python)
     command: Sequence[str] = ()
 
@@ -61,39 +52,13 @@ class VerifyOptions:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name} must be at least {least}, not {value:g}")
-        if self.shared_prefix is not None and self.data:
-            raise UsageError(
-                "shared_prefix and --data cannot be used together",
-                hint="leave one of them out: real prompts have their own prefixes",
-            )
 
-
-def read_options(options: VerifyOptions) -> VerifyOptions:
-    """The options with their words read, such as `task="loglikelihood"`."""
-    task = one_of(Task, options.task, "task") if options.task else None
-    order = one_of(SendOrder, options.order, "order") if options.order else None
-    against = []
-    for text in several(options.against):
-        names = [name for name in text.split(",") if name not in ("", NOTHING)]
-        against += names
-    output = options.output
-    if isinstance(output, str | int):  # as people write it
-        output = read_output(output)
-    engine_args = options.engine_args
-    if not isinstance(engine_args, dict):  # as `--engine-arg` has them
-        engine_args = parse_engine_args(several(engine_args))
-    if options.trust_remote_code:
-        engine_args = {**engine_args, "trust_remote_code": True}
-    return replace(
-        options,
-        task=task,
-        order=order,
-        output=output,
-        against=tuple(against),
-        also=several(options.also),
-        data=several(options.data),
-        engine_args=engine_args,
-    )
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Of every engine."""
+        if self.trust_remote_code:
+            return {**self.engine_args, "trust_remote_code": True}
+        return self.engine_args
 
 
 def nobody_is_told(run: Run, log: str) -> None:

@@ -74,7 +74,7 @@ def real_prompts(
         )
     as_analyzed = options_of(profile)
     tokenizer = Tokenizer(
-        options.tokenizer or as_analyzed.tokenizer,
+        as_analyzed.tokenizer,
         chat_date=as_analyzed.chat_date,
         trust_remote_code=options.trust_remote_code,
     )
@@ -82,15 +82,14 @@ def real_prompts(
         raise InputError(
             "the profile was counted with another tokenizer "
             f"({profile.tokenizer.name}) than {tokenizer.name} here",
-            hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with "
-            "this one",
+            hint="analyze again with this one",
         )
-    # Names of datasets are not checked: there may be fewer.
-    unnamed = replace(as_analyzed, names=(), prefix_file=None, datasets={})
+    # The tables of datasets are not checked: there may be fewer datasets.
+    unnamed = replace(as_analyzed, prefix_file=None, datasets={})
     with discovered(options.data, unnamed, listener) as found:
         sources = _named(found, profile)
         count = max(ROWS, ROWS_PER_REQUEST * len(requests))
-        contents = _sample(sources, as_analyzed, count, options.seed)
+        contents = _sample(sources, as_analyzed, count, workload.seed)
         rows = _encoded(contents, tokenizer, as_analyzed)
     wanted = [request.prompt_tokens for request in requests]
     lengths = [len(ids) for ids in rows]

@@ -12,6 +12,7 @@ from chunkscope.verification.result import DEFAULT, OFF, PLAN
 from chunkscope.vllm.settings import NAMES, POSITIVE, Settings
 
 LENGTH_POLICY = "length-rule"
+NOTHING = "none"  # `--against none`
 USUALLY = (DEFAULT, OFF, LENGTH_POLICY)
 # What every row has in common: the longest request, the GPUs and the numbers of the KV
 # cache.
@@ -58,7 +59,7 @@ def rows_of(
     values = {name: getattr(plan.settings, name) for name in COMMON}
     common = Settings.of(values)
     rows = [SettingRow(name=PLAN, settings=plan.settings)]
-    for name in against:
+    for name in names_in(against):
         # A plan that switches chunking off is itself what "off" asks for.
         is_plan = name == OFF and plan.settings.enable_chunked_prefill is False
         settings = plan.settings if is_plan else _compared(name, plan, common)
@@ -66,6 +67,19 @@ def rows_of(
     for text in also:
         rows.append(SettingRow(name=text, settings=parse_point(text).over(common)))
     return merged(rows)
+
+
+def names_in(texts: Sequence[str]) -> list[str]:
+    """
+    >>> names_in(["off,default"]), names_in(["none"])
+    (['off', 'default'], [])
+    """
+    names = []
+    for text in texts:
+        for name in text.split(","):
+            if name not in ("", NOTHING):
+                names.append(name)
+    return names
 
 
 def merged(rows: Sequence[SettingRow]) -> list[SettingRow]:

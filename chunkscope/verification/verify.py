@@ -19,7 +19,6 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.simulation.result import Judged, SimulatedRun
 from chunkscope.simulation.run import simulate
-from chunkscope.simulation.workload import Workload
 from chunkscope.verification.calibrate import (
     Measured,
     bursts_for,
@@ -29,7 +28,7 @@ from chunkscope.verification.calibrate import (
 from chunkscope.verification.endpoint.client import EndpointJob, measure_endpoint
 from chunkscope.verification.engine_run import EngineJob, measure
 from chunkscope.verification.latencies import ended_by, figures_of
-from chunkscope.verification.options import Report, VerifyOptions, read_options
+from chunkscope.verification.options import Report, VerifyOptions
 from chunkscope.verification.prompts import Ids, Sent, real_prompts
 from chunkscope.verification.result import (
     EngineKind,
@@ -64,7 +63,6 @@ def verify(
 ) -> Verification:
     """Measure the plan and what it is compared to; save after each fresh engine."""
     report = report or Report()
-    options = read_options(options)
     rows = rows_of(plan, options.against, options.also)  # a wrong word needs no vLLM
     check_installed(options.python)
     name = model_name(plan, options)
@@ -85,7 +83,7 @@ def verify(
     is_scored = sent.workload.task is Task.LOGLIKELIHOOD
     job = EngineJob(
         python=options.python,
-        engine={**engine, **options.engine_args},
+        engine={**engine, **options.arguments},
         entry=plan.deployment.entry,
         workload=sent.workload,
         slo=verification.slo,
@@ -109,7 +107,6 @@ def verify_endpoint(
 ) -> Verification:
     """One row: the server as it is, asked greedily."""
     report = report or Report()
-    options = read_options(options)
     if options.check_outputs or options.also:
         raise UsageError(
             "--also and --check-outputs compare settings, and a server has one",
@@ -285,7 +282,7 @@ def with_prediction(run: Run, shape: ModelShape, measured: Verification) -> Run:
     is_known = run.engine.get("num_gpu_blocks") and run.engine.get("block_size")
     if keeps_all and is_known:
         with suppress(ChunkscopeError):
-            simulated = simulated_as_measured(run, workload, deployment)
+            simulated = simulated_as_measured(run, measured, deployment)
             figures = predicted_figures(simulated, measured)
             run = replace(run, predicted_prefix_hit_rate=figures.prefix_hit_rate)
     if deployment.gpu is None or not run.engine.get("max_num_batched_tokens"):
@@ -317,16 +314,18 @@ def predicted_figures(simulated: SimulatedRun, measured: Verification) -> Figure
 
 
 def simulated_as_measured(
-    run: Run, workload: Workload, deployment: Engine
+    run: Run, measured: Verification, deployment: Engine
 ) -> SimulatedRun:
     """The run simulated with the KV cache and the scheduling that the engine had.
 
     How long steps take is known of GPUs alone. It does not matter where the order is
-    the same however long they take.
+    the same however long they take, and nothing is cut off.
     """
+    workload = measured.workload
     arrives = any(session.arrival_s for session in workload.sessions)
     is_serial = workload.samples_at_once == 1
-    any_step = is_serial or not (arrives or workload.has_turns)
+    is_ordered = is_serial or not (arrives or workload.has_turns)
+    any_step = is_ordered and measured.time_limit_s is None
     block_size = run.engine["block_size"]
     tokens = run.engine["num_gpu_blocks"] * block_size
     return simulate(
@@ -438,7 +437,7 @@ def blank_verification(
         runs=(),
         slo=options.slo or plan.request.slo,
         time_limit_s=options.time_limit_s,
-        options=options.engine_args,
+        options=options.arguments,
         plan_digest=plan.digest(),
         command=tuple(options.command),
     )

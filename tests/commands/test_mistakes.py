@@ -50,7 +50,7 @@ USAGE = [
     ("recommend --max-output gsm8k=3", "--max-output"),
     ("recommend --output many", "--output"),
     ("recommend --output 9 --max-output 9", "leave one out"),
-    ("recommend --price-per-hour -1", "price_per_hour"),
+    ("recommend --price-per-hour -1", "--price-per-hour"),
     ("simulate --requests 99999999", "--requests"),
     ("memory --model qwen3-8b --gpu h100 --gpu-memory-utilization nan", "nan"),
     ("memory --gpu h100", "--model"),

@@ -200,7 +200,7 @@ def test_a_models_config_is_read_or_refused(tmp_path: Path) -> None:
     past = [
         ({**config, "num_hidden_layers": 10**15},),  # they were counted one by one
         (
-            {**CONFIGS["jamba"], "hidden_size": 0},
+            {**CONFIGS["granite-4"], "hidden_size": 0},
         ),  # states of no size made blocks of none
         ({**CONFIGS["lfm-2"], "conv_L_cache": 1},),
         ({**config, "max_position_embeddings": 10**30},),  # more than a result can hold

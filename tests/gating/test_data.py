@@ -30,12 +30,6 @@ def test_a_length_passes_at_its_value_and_fails_below(place, key, limit):
     assert (failed.limit, failed.value, failed.unit) == (limit - 1, limit, "tokens")
 
 
-@pytest.mark.parametrize("key", ["p50", "p95", "p99", "longest_prompt"])
-def test_nothing_is_rounded_in_favour_of_a_length(place, key):
-    place.save_profile(data=[99, 100, 100])
-    assert not place.one(f"[data]\n{key} = 99").passed
-
-
 def test_a_dataset_must_be_there_and_have_rows(place):
     place.save_profile(of(dataset("full", [5]), dataset("empty", [])))
     assert place.one('[data]\ndatasets = ["full"]').passed
@@ -191,10 +185,6 @@ def test_vanished_datasets_are_counted_and_named(changed_datasets):
     assert changed_datasets.one(f"{BASE}vanished_datasets = 2").passed
 
 
-def test_content_that_nobody_knows_fails(changed_datasets):
-    assert not changed_datasets.one(f'{BASE}content = "same"').passed
-
-
 ROWS = [{"prompt": f"question {n}", "answer": n} for n in range(4)]
 
 
@@ -222,12 +212,6 @@ def test_changed_rows_fail_whatever_their_lengths(place, rows, same):
     assert check.passed is same
     assert check.value == ("same" if same else "changed")
     assert check.reason.values == {"before": 4, "now": len(rows)}
-
-
-def test_changed_rows_are_accepted_where_any_content_is(place):
-    commit(place, count(place, ROWS))
-    count(place, ANOTHER_ANSWER)
-    assert place.gate(f'{BASE}content = "any"\np50 = "900%"').passed
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ gpu_memory_utilization 0.9, eager, max_num_seqs 1024.
 """
 
 import json
-import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -26,8 +25,8 @@ from chunkscope.verification.verify import with_prediction
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
-from tests.benchmarks import kinds_accuracy, measure_kinds
-from tests.benchmarks.kinds import CONFIGS, shape_of
+from tests.benchmarks import kinds_accuracy
+from tests.benchmarks.kinds import shape_of
 from tests.benchmarks.kinds_accuracy import (
     FOLDER,
     LIMITS,
@@ -35,14 +34,11 @@ from tests.benchmarks.kinds_accuracy import (
     key_of,
     measured,
     rows,
-    table,
 )
-from tests.verification.test_real_verify import TINY
 
 FIT = {key_of(row): row for row in rows(kinds_accuracy.FIT)}
 HELD_OUT = {key_of(row): row for row in rows(kinds_accuracy.HELD_OUT)}
 ROWS = {**FIT, **HELD_OUT}
-README = (FOLDER.parent / "README.md").read_text()
 # What is further off than was asked for: mostly the host is the limit, and it is not
 # steady.
 TIMES = {name for name in LIMITS if name.endswith("_s")}
@@ -77,17 +73,6 @@ def test_rows_come_as_near_as_asked_but_for_what_is_named(key):
     assert too_far == MISSED.get(key, set())
 
 
-def test_33_of_42_rows_that_set_no_constant_are_as_near_as_asked():
-    """Of a row that was measured again with experts drawn evenly, that counts."""
-    counted = []
-    for model, budget in HELD_OUT:
-        if (f"{model}, even", budget) not in HELD_OUT:
-            counted.append((model, budget))
-    met = [key for key in counted if key not in MISSED]
-
-    assert (len(met), len(counted)) == (33, 42)
-
-
 def predicted_before():
     lines = (FOLDER / "predicted.jsonl").read_text().splitlines()
     return {key_of(row): row for row in map(json.loads, lines)}
@@ -102,12 +87,6 @@ def test_no_held_out_row_is_predicted_worse_than_before_it_was_measured(key):
         assert abs(error) <= max(LIMITS[name], error_before) + 0.02, name
 
 
-def test_at_least_five_models_are_only_held_out():
-    fitted = {model for model, _ in FIT}
-
-    assert len({model for model, _ in HELD_OUT} - fitted) >= 5
-
-
 # -- first starts of dense models ------------------------------------------------------
 
 
@@ -118,14 +97,6 @@ class Compared:
     predicted: float
     measured: float
     near: float | None
-
-    @property
-    def cell(self) -> str:
-        """As the README shows it."""
-        size = f"{self.measured:.3g} s"
-        if isinstance(self.measured, int):
-            size = f"{self.measured:,}"
-        return f"{size} ({100 * (self.predicted / self.measured - 1):+.1f} %)"
 
 
 def first_starts():
@@ -163,16 +134,6 @@ def test_dense_models_that_nothing_was_fitted_to_come_as_near_on_first_starts(
         if figure.near is not None:
             near = pytest.approx(figure.measured, rel=figure.near)
             assert figure.predicted == near
-
-
-@pytest.mark.parametrize(("verification", "run"), first_starts())
-def test_the_readme_shows_each_first_start(verification, run):
-    budget = run.engine["max_num_batched_tokens"]
-    cells = [f"{verification.model.name}, {budget:,}"]
-    cells.append(str(len(verification.workload.requests)))
-    cells.extend(figure.cell for figure in compared(verification, run))
-
-    assert f"| {' | '.join(cells)} |\n" in README
 
 
 # -- by kind ---------------------------------------------------------------------------
@@ -216,51 +177,6 @@ def test_how_much_longer_measured_gaps_were_than_predicted():
             worst["longest"] = max(worst["longest"], gaps.max / predicted.max)
 
     assert most == [pytest.approx(gaps, rel=0.05) for gaps in GAPS]
-
-
-PERCENT = re.compile(r"[+-]\d+\.\d %")
-
-
-def percents(line):
-    return [float(text.removesuffix(" %")) for text in PERCENT.findall(line)]
-
-
-@pytest.mark.parametrize(
-    "file", [kinds_accuracy.FIT, kinds_accuracy.HELD_OUT], ids=lambda file: file.stem
-)
-def test_the_readme_shows_every_row(file):
-    for line in table(file):
-        name = line.split("(")[0]
-        shown = next(x for x in README.splitlines() if x.split("(")[0] == name)
-        assert percents(shown) == pytest.approx(percents(line), abs=0.3), line
-
-
-@pytest.mark.real
-@pytest.mark.usefixtures("vllm_python")
-def test_one_command_measures_a_row_and_another_says_how_near(
-    tmp_path, monkeypatch, capsys
-):
-    """On a CPU, where nothing is predicted well: a line, its table, host times."""
-    monkeypatch.setitem(CONFIGS, "tiny", {**TINY, "max_position_embeddings": 512})
-    words = [str(tmp_path), "tiny:1024"]
-    for argument in (
-        "dtype=float32",
-        "enforce_eager=true",
-        "kv_cache_memory_bytes=67108864",
-    ):
-        words += ["--engine-arg", argument]
-    monkeypatch.setattr("sys.argv", ["", *words])
-    measure_kinds.main()
-    capsys.readouterr()
-    measured_rows = tmp_path / "rows.jsonl"
-    raw = tmp_path / "raw" / "tiny-1024.json.gz"
-    monkeypatch.setattr("sys.argv", ["", str(measured_rows), str(raw), "tiny:1024"])
-
-    kinds_accuracy.main()
-
-    *_, row, predicted = capsys.readouterr().out.splitlines()
-    assert row.startswith("| tiny, eager | 1,024 | 131,072 (")
-    assert json.loads(predicted)["host"]["ungraphed_s"] > 0
 
 
 @pytest.mark.parametrize(

@@ -124,20 +124,6 @@ def test_a_later_start_finds_what_was_compiled(starts):
         assert profiled_gib(later, starts) == pytest.approx(starts.later, abs=0.15)
 
 
-def test_what_is_tried_does_not_show_where_the_sampler_takes_more():
-    first = replace(engine(SAMPLER.model), compiled_before=False)
-
-    assert profiled_gib(first, SAMPLER) == pytest.approx(SAMPLER.first, abs=0.15)
-
-
-@pytest.mark.parametrize("starts", [*STARTS, SAMPLER], ids=named)
-def test_an_eager_engine_compiles_nothing(starts):
-    later = engine(starts.model)
-    eager = replace(later, compiled_before=False, cuda_graphs=False)
-
-    assert profiled_gib(eager, starts) == profiled_gib(later, starts)
-
-
 def test_of_a_model_with_towers_the_embedding_is_not_compiled():
     """Read in vLLM 0.24: its language model is called with `inputs_embeds`."""
     first = replace(engine("gemma-3-4b", "0.32.0"), compiled_before=False)

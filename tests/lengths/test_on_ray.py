@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from chunkscope import AnalyzeOptions, analyze
@@ -21,17 +19,13 @@ from chunkscope.errors import EngineError
 from chunkscope.lengths import on_ray
 from chunkscope.lengths.analyze import discovered
 from chunkscope.lengths.on_ray import (
-    Cluster,
     Counted,
     Job,
     analyze_on_ray,
+    count_far,
     count_task,
-    joined,
-    parts_of,
-    summed_notes,
 )
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.lengths.scan import Scan
 from chunkscope.sources.base import Source
 from tests.commands.helpers import analyze_apart, command, environment
 from tests.large_input import write_large_input
@@ -41,83 +35,13 @@ OPTIONS = AnalyzeOptions()
 
 
 def counts(dataset: DatasetProfile) -> DatasetProfile:
-    """What does not depend on how much was compared or read at once."""
-    return replace(dataset, prefixes=None, sharing=None, engine=None)
-
-
-def write_parquet(path: Path, texts: list[str], rows_per_group: int) -> None:
-    table = pa.Table.from_pylist([{"prompt": text} for text in texts])
-    pq.write_table(table, path, row_group_size=rows_per_group)
+    """What does not depend on which engine counted."""
+    return replace(dataset, engine=None)
 
 
 def sources_at(place: Path) -> list[Source]:
     with discovered(place, OPTIONS, Progress()) as sources:
         return list(sources)
-
-
-# -- tasks ---------------------------------------------------------------------------
-
-
-def test_a_large_parquet_file_is_a_task_for_each_row_group(tmp_path):
-    write_parquet(tmp_path / "x.parquet", ["a b"] * 10, 4)
-    (source,) = sources_at(tmp_path)
-
-    parts = parts_of(source, OPTIONS, split_bytes=1)
-
-    assert [part.row_group for part in parts] == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "split_bytes"),
-    [
-        pytest.param("x.parquet", OPTIONS, 1 << 30, id="a small one"),
-        pytest.param("x.parquet", replace(OPTIONS, sample=3), 1, id="a sample"),
-        pytest.param("x.jsonl", OPTIONS, 1, id="lines"),
-    ],
-)
-def test_any_other_file_is_one_task(tmp_path, name, options, split_bytes):
-    if name == "x.parquet":
-        write_parquet(tmp_path / name, ["a b"] * 10, 4)
-    else:
-        (tmp_path / name).write_text('{"prompt": "a b"}\n' * 10)
-    (source,) = sources_at(tmp_path)
-
-    assert parts_of(source, options, split_bytes) == [source]
-
-
-def test_row_groups_add_up_to_the_whole(tmp_path):
-    texts = [f"{'word ' * (n % 50)}{n}" for n in range(300)]
-    write_parquet(tmp_path / "x.parquet", texts, 40)
-    (whole,) = analyze(tmp_path, options=OPTIONS).datasets
-    (source,) = sources_at(tmp_path)
-    parts = parts_of(source, OPTIONS, split_bytes=1)
-
-    again = joined([Scan(OPTIONS).datasets([part])[0] for part in parts], OPTIONS)
-
-    assert len(parts) == 8
-    assert counts(again) == replace(counts(whole), digest=again.digest)
-    assert again.longest == whole.longest, "positions are those of the file"
-    assert again.prefixes.is_partial
-    assert again.prefixes.out_of_tokens == whole.lengths.total
-
-
-def test_a_bad_row_is_reported_by_its_own_row_group_alone(tmp_path):
-    texts = ["fine"] * 10
-    texts[1] = None
-    write_parquet(tmp_path / "x.parquet", texts, 4)
-    (source,) = sources_at(tmp_path)
-    parts = parts_of(source, OPTIONS, split_bytes=1)
-
-    again = joined([Scan(OPTIONS).datasets([part])[0] for part in parts], OPTIONS)
-
-    assert again.skipped == 1
-    assert [row.position for row in again.bad_rows] == [2]
-
-
-def test_counts_of_the_same_note_are_summed_up():
-    notes = [note("media_rows", count=2), note("media_rows", count=3), note("turns")]
-
-    assert summed_notes(notes) == (note("media_rows", count=5), note("turns"))
 
 
 # -- without a cluster ---------------------------------------------------------------
@@ -139,16 +63,15 @@ class Inline:
         class OutOfMemoryError(RayError):
             pass
 
-    def __init__(self) -> None:
-        self.tasks: list[tuple[str, bool]] = []
+    def is_initialized(self) -> bool:
+        return True
 
     def put(self, value: Any) -> Any:
         return value
 
     def remote(self, function: Callable[..., Any]) -> Any:
-        def call(job: Job, source: Source, *, by_reference: bool) -> Any:
-            self.tasks.append((source.name, by_reference))
-            return lambda: function(job, source, by_reference=by_reference)
+        def call(job: Job, source: Source) -> Any:
+            return lambda: function(job, source)
 
         call.remote = call  # type: ignore[attr-defined]
         call.options = lambda **_: call  # type: ignore[attr-defined]
@@ -177,47 +100,49 @@ def files(tmp_path):
 
 
 def test_where_an_engine_differs_everything_is_counted_by_the_reference(
-    job, files, monkeypatch
+    files, monkeypatch
 ):
     profile = analyze(files[0].path, options=OPTIONS)
+    tasks: list[tuple[str, bool]] = []
 
-    def counted(_: Job, source: Source, *, by_reference: bool) -> Counted:
-        is_wrong = source.name == "1" or by_reference
+    def counted(job: Job, source: Source) -> Counted:
+        tasks.append((source.name, job.by_reference))
+        is_wrong = source.name == "1" or job.by_reference
         notes = (note("counted_again"),) if is_wrong else ()
         tokenizer = replace(profile.tokenizer, notes=notes)
-        return Counted(source, profile.datasets[0], tokenizer)
+        return Counted(profile.datasets[0], tokenizer)
 
     monkeypatch.setattr(on_ray, "count_task", counted)
-    ray = Inline()
-    results = Cluster(ray, job, Progress()).count(files)
+    monkeypatch.setitem(sys.modules, "ray", Inline())
+    analyze_on_ray([source.path for source in files], options=OPTIONS)
 
-    assert [result.source for result in results] == files
-    assert ray.tasks == [
-        (name, by_reference) for by_reference in (False, True) for name in "0123"
-    ]
+    assert tasks[:4] == [(name, False) for name in "0123"]
+    assert tasks[4:] == [(name, True) for name in "0123"]
 
 
 def test_a_file_that_kills_its_workers_is_a_failure_and_the_others_count(
     job, files, monkeypatch
 ):
-    def counted(job: Job, source: Source, *, by_reference: bool) -> Any:
+    def counted(job: Job, source: Source) -> Any:
         if source.name == "2":
             raise Inline.exceptions.WorkerCrashedError("worker died")
-        return count_task(job, source, by_reference=by_reference)
+        return count_task(job, source)
 
     monkeypatch.setattr(on_ray, "count_task", counted)
-    results = Cluster(Inline(), job, Progress()).count(files)
+    results = count_far(Inline(), job, files, Progress())
+    datasets = [results[source].dataset for source in files]
 
-    assert [result.dataset.rows for result in results] == [1, 2, 0, 4]
-    assert results[2].dataset.failure.code == "worker_died"
+    assert [dataset.rows for dataset in datasets] == [1, 2, 0, 4]
+    assert datasets[2].failure.code == "worker_died"
 
 
-def test_a_file_of_another_size_on_its_node_is_a_failure(job, files, tmp_path):
-    (tmp_path / "0.csv").write_text("prompt\nanother\n")
+def test_a_bad_row_is_reported_once(job, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "a b"}\n{"prompt": 3}\n')
+    sources = sources_at(tmp_path)
+    (result,) = count_far(Inline(), job, sources, Progress()).values()
 
-    result = count_task(job, files[0], by_reference=False)
-
-    assert result.dataset.failure.code == "another_size"
+    assert result.dataset.skipped == 1
+    assert [row.position for row in result.dataset.bad_rows] == [2]
 
 
 def test_the_end_of_the_cluster_is_an_engine_failure(job, files, monkeypatch):
@@ -226,22 +151,7 @@ def test_the_end_of_the_cluster_is_an_engine_failure(job, files, monkeypatch):
 
     monkeypatch.setattr(on_ray, "count_task", lost)
     with pytest.raises(EngineError, match="raylet died"):
-        Cluster(Inline(), job, Progress()).count(files)
-
-
-def test_a_log_that_was_split_is_counted_whole(job, files, monkeypatch):
-    (dataset,) = analyze(files[0].path, options=OPTIONS).datasets
-    log = object()
-
-    def counted(_: Job, source: Source, **__: bool) -> Counted:
-        return Counted(source, replace(dataset, log=log))
-
-    monkeypatch.setattr(on_ray, "count_task", counted)
-    parts = [replace(files[0], row_group=group) for group in range(2)]
-    cluster = Cluster(Inline(), job, Progress())
-    whole = cluster.count_logs_whole(files, cluster.count(parts))
-
-    assert [task.source for task in whole] == [files[0]]
+        count_far(Inline(), job, files, Progress())
 
 
 def test_without_ray_it_says_what_to_install(tmp_path: Path) -> None:
@@ -298,10 +208,9 @@ class TestRealCluster:
         monkeypatch.chdir(place)
         alone = analyze("evals", options=OPTIONS)
 
-        there = analyze_on_ray("evals", address, options=OPTIONS, split_bytes=1 << 14)
+        there = analyze_on_ray("evals", address, options=OPTIONS)
 
-        for far, near in zip(there.datasets, alone.datasets, strict=True):
-            assert counts(far) == replace(counts(near), digest=far.digest)
+        assert [*map(counts, there.datasets)] == [*map(counts, alone.datasets)]
         assert [dataset.name for dataset in there.failures] == ["cut"]
 
     def test_standard_input_is_counted_in_the_driver(

@@ -13,9 +13,7 @@ from tests.commands.helpers import write_jsonl
 
 # Another value than the default of every option.
 OTHER: dict[str, Any] = {
-    **dict.fromkeys(
-        ("fields", "each", "choices", "include", "exclude", "names"), ("x",)
-    ),
+    **dict.fromkeys(("fields", "each", "choices", "exclude"), ("x",)),
     **dict.fromkeys(("tokenizer", "template", "output_field", "include_path"), "x"),
     "encoding": "latin-1",
     "delimiter": ";",

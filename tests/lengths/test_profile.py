@@ -12,7 +12,8 @@ from chunkscope.artefacts.artefact import built, plain
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import PERCENTILES, added_up
-from chunkscope.lengths.profile import LongPrompt, Sample, shares
+from chunkscope.lengths.options import DatasetOptions
+from chunkscope.lengths.profile import LongPrompt, Sample, guessed_fields, shares
 from chunkscope.prompts.options import SelectOptions
 from chunkscope.sources.base import BadRow
 from tests import build
@@ -20,12 +21,14 @@ from tests import build
 TOKENIZER = replace(
     build.TOKENIZER, notes=(note("counted_again", reference="tokenizers 0.23.3"),)
 )
+UNREAD = note("not_json", line=1, column=2, why="?")
 FULL = build.dataset(
-    "one", [10, 10, 10, 2000], group="data", unit="line", skipped=2, bytes=999, digest="ab" * 16,
+    "one", [10, 10, 10, 2000], group="data", unit="line", skipped=2, bytes=999,
+    digest="ab" * 16,
     chars=8000, output_field="answer", output_lengths=LengthHistogram({4: 4}),
     longest=(LongPrompt(tokens=2000, position=7),),
     bad_rows=(BadRow(position=3, reason=note("nested_too_deeply")),),
-    failure=note("not_a_document", path="x", reason=note("not_json", line=1, column=2, why="?")),
+    failure=note("not_a_document", path="x", reason=UNREAD),
     notes=(note("media_rows", count=3),), sample=Sample(rows=4, out_of=40, seed=0),
     engine="splintr-rs 1.0",
 )  # fmt: skip
@@ -103,6 +106,13 @@ def test_profiles_of_several_machines_add_up() -> None:
     assert (of_traces + profile(FULL)).tokenizer == TOKENIZER
 
 
+def test_fields_that_nobody_named_are_told_with_their_datasets() -> None:
+    table = DatasetOptions(fields=("question",))
+    options = AnalyzeOptions(datasets={"one": table})
+    counted = replace(profile(FULL, TRACE, EMPTY), options=options)
+    assert guessed_fields(counted) == {TRACE.field: ["trace"]}
+
+
 def test_lengths_by_different_tokenizers_do_not_add_up() -> None:
     other = replace(
         profile(FULL), tokenizer=replace(TOKENIZER, name="other", digest="d2")
@@ -111,7 +121,7 @@ def test_lengths_by_different_tokenizers_do_not_add_up() -> None:
         _ = profile(FULL) + other
 
 
-# -- the histogram ---------------------------------------------------------------------------------
+# -- the histogram --------------------------------------------------------------------
 
 
 lengths = st.lists(
@@ -137,12 +147,6 @@ def test_the_summary_is_what_all_lengths_give(lengths: list[int]) -> None:
     assert summary["total"] == sum(lengths)
     assert summary["mean"] == sum(lengths) / len(lengths)
     assert (summary["min"], summary["max"]) == (min(lengths), max(lengths))
-
-
-def test_percentiles_of_more_rows_than_an_array_could_hold() -> None:
-    many = LengthHistogram({10: 10**15, 20: 10**15})
-    assert many.percentile(50) == 15.0  # halfway between the last 10 and the first 20
-    assert (many.percentile(99), many.count) == (20.0, 2 * 10**15)
 
 
 @given(a=histograms, b=histograms, c=histograms)

@@ -1,4 +1,4 @@
-"""Lengths equal, to the last bit, those that the reference libraries gave for real sets."""
+"""Lengths equal those that the reference libraries gave for real sets."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def assert_equal(lengths: LengthHistogram, expected: dict[str, int | float]) -> 
 
 
 def options(tokenizer: str, *fields: str, **others: Any) -> AnalyzeOptions:
-    """As the reference was counted: without the special tokens that a prompt begins with."""
+    """As the reference was counted: without a prompt's special tokens."""
     return AnalyzeOptions(
         tokenizer=str(SHARED / "tokenizers" / tokenizer),
         select=SelectOptions(fields=fields),
@@ -63,7 +63,7 @@ def options(tokenizer: str, *fields: str, **others: Any) -> AnalyzeOptions:
 
 
 def field_of(entry: dict[str, Any]) -> str:
-    """The field of a row, as one names it to chunkscope; the reference adds remarks to some."""
+    """The field of a row; the reference adds remarks to some."""
     if entry["field"].startswith("column 0"):
         return "column0"
     return str(entry["field"]).split(" (")[0].removeprefix("examples[].")
@@ -119,13 +119,10 @@ TOGETHER = (
 
 def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
     paths = [str(DATA / REFERENCE["text"][name]["path"]) for name in TOGETHER]
-    how = options(tokenizer, "prompt", names=TOGETHER, **others)
+    how = options(tokenizer, "prompt", **others)
     profile = chunkscope.analyze(paths, options=how)
-    for dataset in profile.datasets:
-        assert_equal(
-            dataset.lengths, REFERENCE["text"][dataset.name]["lengths"][tokenizer]
-        )
-    assert [dataset.name for dataset in profile.datasets] == list(TOGETHER)
+    for name, dataset in zip(TOGETHER, profile.datasets, strict=True):
+        assert_equal(dataset.lengths, REFERENCE["text"][name]["lengths"][tokenizer])
     return profile
 
 

@@ -2,7 +2,6 @@
 
 import datetime
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import Mock
@@ -15,8 +14,6 @@ from chunkscope.console import Progress
 from chunkscope.lengths import scan
 from chunkscope.lengths.analyze import analyze as run
 from chunkscope.lengths.pools import bounded_map, threads
-from chunkscope.lengths.scan import draw
-from chunkscope.sources.base import Chunk
 from tests.commands.helpers import prompts, write_jsonl
 
 
@@ -77,28 +74,6 @@ def test_an_archive_is_digested_once(
     monkeypatch.setattr(scan, "file_digest", digest := Mock(wraps=scan.file_digest))
     assert len(run(tmp_path / "a.zip").datasets) == 3
     digest.assert_called_once()
-
-
-def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:
-    data = write_jsonl(
-        tmp_path / "a.jsonl", [{"prompt": "so " * n} for n in range(1, 201)]
-    )
-    options = chunkscope.AnalyzeOptions(sample=20, seed=3)
-    (dataset,) = run(data, options=options).datasets
-    assert dataset.sample is not None
-    assert (dataset.rows, dataset.sample.out_of, dataset.sample.seed) == (20, 200, 3)
-    assert [prompt.position for prompt in dataset.longest[:3]] == [200, 198, 175]
-
-
-def test_every_row_is_as_likely_to_be_in_a_sample() -> None:
-    chunks = [
-        Chunk(range(start, start + 50), ["x"] * 50) for start in range(0, 200, 50)
-    ]
-    seen = Counter(
-        row for seed in range(400) for row in draw(chunks, 20, seed)[0].positions
-    )
-    assert sum(seen.values()) == 400 * 20
-    assert all(20 < seen[row] < 65 for row in range(200))
 
 
 def test_a_file_that_is_deleted_while_it_is_read_is_a_failed_dataset(

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from chunkscope.models import MODELS, find_model
-from chunkscope.models.checkpoint import Tensor, read_folder, sum_up
-from chunkscope.models.quantization import Quantization
+from chunkscope.models.checkpoint import Tensor, read_folder
 from tests.models.headers import write_header, write_index
 
 # As Llama's, but small.
@@ -251,8 +250,3 @@ def test_4_bit_experts_are_padded_when_they_are_loaded(tmp_path):
     stored = 2_880 * 1_440
     assert model.parameters.experts == 2 * stored
     assert model.weight_bytes == round(stored * 3_072 / 2_880)
-
-
-def test_no_tensors_are_no_weights():
-    empty = sum_up([], layers=1, tied=False, quantization=Quantization())
-    assert (empty.weight_bytes, empty.quantized_kinds) == (0, ())

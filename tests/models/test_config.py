@@ -264,11 +264,6 @@ def test_what_a_config_leaves_out_is_what_its_class_has(text, like):
     assert model.attention == find_model(like).attention
 
 
-def test_a_size_for_each_layer_is_read_where_all_are_the_same():
-    model = shape(intermediate_size=[14_336] * 32)
-    assert model.intermediate == 14_336
-
-
 def test_a_bare_config_has_computed_weights_and_says_so():
     model = shape()
     assert codes(model) == {"weights_by_formula"}
@@ -280,10 +275,6 @@ def test_a_model_type_that_nobody_knows_is_named():
     model = shape({"model_type": "some_ocr", "language_config": text})
     assert model.notes[0].code == "unknown_model_type"
     assert model.notes[0].values["name"] == "some_ocr"
-
-
-def test_a_model_without_a_class_in_transformers_may_be_known_all_the_same():
-    assert codes(shape(model_type="internlm2")) == {"weights_by_formula"}
 
 
 def test_a_quantization_that_is_not_known_is_named():
@@ -341,16 +332,6 @@ def test_the_limit_is_derived_as_vllm_does(config, limit):
 
 def test_vllm_goes_no_further_than_the_original_context_of_longrope():
     assert (shape(**LONGROPE).original, shape().original) == (4096, None)
-
-
-def test_a_limit_may_not_be_known():
-    config = {"model_type": "new", "max_position_embeddings": None}
-    assert shape(**config).limit is None
-
-
-def test_a_base_model_may_take_longer_prompts_than_the_instructed_one():
-    base, instructed = "Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct"
-    assert find_model(base).limit == 4 * find_model(instructed).limit
 
 
 # -- refusals --------------------------------------------------------------------------

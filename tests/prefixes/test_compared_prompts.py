@@ -15,7 +15,6 @@ from chunkscope.lengths.render import Batch, Renderer
 from chunkscope.lengths.tally import Tally
 from chunkscope.prefixes import comparison
 from chunkscope.prefixes.reuse import PrefixReuse
-from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.prompt import Prompt
@@ -103,28 +102,6 @@ def test_chats(name, tmp_path, request):
     assert measured(tmp_path, [{"messages": chat} for chat in chats], folder) == reuse(
         ids
     )
-
-
-def test_a_profile_keeps_it_and_another_run_gives_the_same(tmp_path):
-    data = write_jsonl(
-        tmp_path / "a.jsonl", [{"prompt": text} for text in few_shot_texts(20)]
-    )
-    first, again = chunkscope.analyze(data), chunkscope.analyze(data)
-    assert first.datasets == again.datasets
-    first.save(tmp_path / "profile.json")
-    assert chunkscope.Profile.load(tmp_path / "profile.json").datasets == first.datasets
-    (dataset,) = first.datasets
-    assert dataset.sharing is not None
-    assert dataset.prefixes is not None
-    assert len(dataset.sharing.lengths) == dataset.rows
-    assert sum(dataset.sharing.lengths) == dataset.lengths.total
-    assert (
-        max(depths(dataset.sharing.stretches))
-        >= dataset.prefixes.common_tokens // 16 * 16
-        > 0
-    )
-    (without,) = chunkscope.analyze(data, options=options(prefixes=False)).datasets
-    assert replace(dataset, prefixes=None, sharing=None) == without
 
 
 def test_every_command_gives_one_figure_and_says_how_many_prompts_it_is_of(

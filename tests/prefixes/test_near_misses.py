@@ -12,7 +12,6 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prefixes.near_misses import CHARS, TEXTS, misses_in, near_misses
 from chunkscope.prefixes.reuse import NearMiss
 from chunkscope.tokenizers.check import Reservoir
-from tests.benchmarks import corpora
 from tests.commands.helpers import write_jsonl
 
 chance = random.Random(5)
@@ -187,17 +186,3 @@ def test_real_sets_raise_no_alarm(shared: Path, place):
         shared / "data" / place, options=options
     ).datasets:
         assert not dataset.prefixes or not dataset.prefixes.near_misses, dataset.path
-
-
-def test_a_real_set_of_the_same_conversations_in_another_order(shared: Path):
-    data = shared / "data" / "longchat" / "topics" / "10_topics.jsonl"
-    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions()).datasets
-    assert dataset.prefixes is not None
-    (near,) = dataset.prefixes.near_misses
-    assert near.text[: near.same_before] == near.other_text[: near.same_before] != ""
-
-
-def test_real_few_shot_prompts_raise_no_alarm_and_a_date_before_them_does(shared: Path):
-    texts = [*corpora.mmlu(shared / "data")][::7]
-    assert found(texts) == ()
-    assert found([f"Request {digits(10)}\n{text}" for text in texts])

@@ -9,9 +9,9 @@ import chunkscope
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.prefixes import comparison
-from chunkscope.simulation.run import simulate
 from chunkscope.simulation.draw import draw_workload
 from chunkscope.simulation.outputs import dataset_output, read_output
+from chunkscope.simulation.run import simulate
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import SendOrder, Task

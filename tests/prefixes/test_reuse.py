@@ -1,7 +1,6 @@
 """Prefix reuse: the same figures as the rule written out token by token, block by
 block."""
 
-from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -15,7 +14,6 @@ from chunkscope.prefixes.comparison import Measured, TextComparison, of_whole, s
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
 from chunkscope.prefixes.tree import PrefixTree, tree_of_prompts
-from chunkscope.report.profile import shared
 
 Prompt = list[int]
 
@@ -96,12 +94,6 @@ def test_all_figures_are_those_of_the_rule(prompts):
     assert found.common_tokens == len([*same])
 
 
-@given(families())
-def test_different_blocks_are_counted_once(prompts):
-    every = {chain for prompt in prompts for chain in chains(prompt)}
-    assert tree_of(prompts).blocks == len(every)
-
-
 def few_shot(subject: int, question: int) -> Prompt:
     return [1] * 8 + [100 + subject] * 152 + [1000 + subject * 50 + question] * 20
 
@@ -125,11 +117,6 @@ def test_the_first_prompts_are_compared_up_to_a_number_of_different_blocks(monke
     assert found.reuse.is_partial
     assert found.reuse.common_tokens == 1  # of all prompts
     assert found.reuse.cached_tokens == 49 * 32
-
-
-def test_blocks_that_repeat_do_not_count_against_the_number(monkeypatch):
-    monkeypatch.setattr(comparison, "MOST_BLOCKS", 100)
-    assert reuse([few_shot(1, 1)] * 1_000).prompts == 1_000
 
 
 def test_no_prompts_share_nothing():
@@ -182,22 +169,6 @@ def test_a_dataset_of_which_a_part_was_compared_counts_by_all_its_prompts():
     assert alone.cached_tokens == 10 * part.cached_tokens
 
 
-def test_a_sentence_says_of_how_many_prompts_it_is():
-    whole = measured([few_shot(1, n) for n in range(9)])
-    part = of_whole(whole.reuse, whole.sharing, {180: 90})
-    assert "9 of 90" in shared(reuse_together([part]))
-    assert "judged by" not in shared(whole.reuse)
-
-
-def test_where_nothing_is_shared_the_sentence_names_the_block_size():
-    apart = [reuse([[*range(64), n]]) for n in range(2)]  # which begin alike
-    assert "of an earlier one in its dataset." in shared(reuse_together(apart))
-    assert "the first 16 tokens of an earlier one." in shared(apart[0])
-    trace = [replace(one, block_size=512) for one in apart]
-    assert "the first 512 tokens of" in shared(reuse_together(trace))
-    assert reuse_together([]).block_size == 16
-
-
 # -- prompt for prompt -----------------------------------------------------------------
 
 
@@ -239,17 +210,6 @@ def test_two_prompts_share_the_stretches_that_they_have_in_common(prompts):
             assert (reach[both[-1]] if both else 0) == 16 * same
     used = {stretch for way in ways for stretch in way}
     assert sorted(used) == [*range(len(found.stretches))]
-
-
-@given(families())
-def test_what_a_prompt_finds_is_kept_as_a_stretch(prompts):
-    found = measured(prompts).sharing
-    reach = [*depths(found.stretches), 0]
-    right = brute_ideal(prompts, [True] * len(prompts))
-    for stretch, length, tokens in zip(
-        found.found(), found.lengths, right, strict=True
-    ):
-        assert min(reach[stretch], (length - 1) // 16 * 16) == tokens
 
 
 def test_what_only_one_prompt_has_is_no_stretch():

@@ -77,16 +77,6 @@ def test_a_shorter_last_block_is_another_than_a_whole_one_of_its_number(
     )
 
 
-def test_what_all_share_is_counted_in_blocks(tmp_path: Path) -> None:
-    rows = write_jsonl(
-        tmp_path / "t.jsonl", [request(1_500, 8, 9, place) for place in range(4)]
-    )
-    (dataset,) = chunkscope.analyze(rows).datasets
-    assert dataset.prefixes.common_tokens == 1_024
-    assert [stretch.tokens for stretch in dataset.sharing.stretches] == [1_024]
-    assert dataset.sharing.ends == (0, 0, 0, 0)
-
-
 def test_blocks_that_do_not_fit_the_lengths_are_not_used(tmp_path: Path) -> None:
     rows = [request(100, 0), request(5_000, 0, 1), request(100, 0, 1)]
     (dataset,) = chunkscope.analyze(write_jsonl(tmp_path / "t.jsonl", rows)).datasets

@@ -9,7 +9,6 @@ from chunkscope.prompts.chat import (
     Conversation,
     conversation,
     part_content,
-    plain_conversations,
     string_content,
     without_developers,
 )
@@ -283,9 +282,8 @@ WRITTEN = {
         pytest.param({"tools": [FUNCTION]}, id="bare"),
         pytest.param({"tools": [{"type": "function", **FUNCTION}]}, id="responses"),
         pytest.param({"functions": [FUNCTION]}, id="older name"),
-        pytest.param({"functions": FUNCTION}, id="only one"),
         pytest.param({"tools": [], "functions": [FUNCTION]}, id="in the other field"),
-        pytest.param({"available_tools": [json.dumps(FUNCTION)]}, id="When2Call"),
+        pytest.param({"tools": [json.dumps(FUNCTION)]}, id="each as JSON"),
     ],
 )
 def test_tools_are_written_as_the_server_writes_them(row) -> None:
@@ -302,7 +300,6 @@ def test_tools_are_written_as_the_server_writes_them(row) -> None:
         {"tools": "", "functions": []},
         {"function": "def f(): ..."},
         {"function": ["f"]},
-        {"available_tools": ["f"]},
     ],
     ids=str,
 )
@@ -413,49 +410,14 @@ def test_a_request_that_a_server_would_refuse_is_a_bad_row(row, named) -> None:
         conversation([USER], row)
 
 
-GEMINI = {"role": "user", "parts": [{"text": "hi"}]}
-TAU2 = {"role": "tool", "content": None, "tool_messages": [USER]}
+def test_tools_in_bfcls_own_form_are_refused() -> None:
+    with pytest.raises(DataError, match="BFCL's tools"):
+        conversation([USER], {"function": [FUNCTION]})
 
 
-@pytest.mark.parametrize(
-    ("value", "row", "named"),
-    [
-        pytest.param([GEMINI], {}, "Gemini", id="Gemini"),
-        pytest.param([TAU2], {}, "tau2", id="tau2"),
-        pytest.param(["hi", "ho"], {}, "texts in turns", id="LIMA"),
-        pytest.param([USER], {"function": [FUNCTION]}, "BFCL", id="BFCL"),
-    ],
-)
-def test_a_form_that_is_not_read_is_named(value, row, named) -> None:
-    with pytest.raises(DataError, match=f"{named}.* not read"):
-        conversation(value, row)
-
-
-# --- many at once ---------------------------------------------------------------------
-
-TALK = [USER, {"role": "assistant", "content": "hello"}]
-
-
-def test_chats_of_texts_are_taken_as_they_are() -> None:
-    chats = plain_conversations([TALK, [USER]], [{"id": 1}, {"id": 2}])
-    assert chats == [Conversation(TALK), Conversation([USER])]
-
-
-@pytest.mark.parametrize(
-    ("value", "row"),
-    [
-        pytest.param([PARTS], {}, id="parts"),
-        pytest.param([{"role": "wizard", "content": "x"}], {}, id="unknown role"),
-        pytest.param([USER | {"name": "ann"}], {}, id="another key"),
-        pytest.param([USER], {"tools": [FUNCTION]}, id="tools"),
-        pytest.param([], {}, id="empty"),
-        pytest.param(None, {}, id="none"),
-        pytest.param(["hi"], {}, id="texts"),
-        pytest.param([{"role": "user", "content": "\ud800"}], {}, id="no character"),
-    ],
-)
-def test_one_other_chat_makes_all_of_them_be_looked_at(value, row) -> None:
-    assert plain_conversations([TALK, value], [{}, row]) == []
+def test_a_chat_of_texts_is_taken_as_it_is() -> None:
+    talk = [USER, {"role": "assistant", "content": "hello"}]
+    assert conversation(talk, {"id": 1}).messages is talk
 
 
 # --- vLLM itself ----------------------------------------------------------------------

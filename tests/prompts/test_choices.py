@@ -1,4 +1,4 @@
-"""`--choices`: a question with its choices, in the form that MMLU's evaluations have."""
+"""`--choices`: a question with its choices, as MMLU's evaluations write them."""
 
 import json
 import subprocess
@@ -9,141 +9,116 @@ import pytest
 
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, codes, extract, items, lm_eval_sample
-from tests.sources.helpers import read
 
-QUESTION = {"question": " Which? \n", "answer": 1}
-WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
+QUESTION = {"question": " Which one? \n", "answer": 1}
+WRITTEN = "Which one?\nA. red\nB. 2\nC. blue\nAnswer:"
+NUMBERED = "Which one?\n1. red\n2. blue\nAnswer:"
+LETTERS = {"A": "red", "B": "2", "C": "blue"}
+LABELLED = {"text": ["red", "blue"], "label": ["1", "2"]}
 
 
 @pytest.mark.parametrize(
-    ("fields", "given", "written"),
+    ("fields", "option", "written"),
     [
-        ({"choices": ["red", 2, "blue"]}, "choices", WRITTEN),
-        ({"choices": '["red", 2, "blue"]'}, "choices", WRITTEN),
-        ({"choices": "['red', 2, 'blue']"}, "choices", WRITTEN),
-        ({"options": {"A": "red", "B": "2", "C": "blue"}}, "options", WRITTEN),
-        ({"choices": {"text": ["red", "2", "blue"], "label": [*"ABC"]}}, "choices", WRITTEN),
-        ({"choices": {"text": ["red", "2", "blue"]}}, "choices", WRITTEN),
-        ({"q": {"choices": [{"text": t} for t in ("red", "2", "blue")]}}, "q.choices", WRITTEN),
-        ({"A": "red", "B": "2", "C": "blue", "D": ""}, "A,B,C,D", WRITTEN),
-        ({"A": "red", "B": "2", "C": "blue", "D": None}, "A, B, C, D", WRITTEN),
-        # labels of the data's own
-        ({"q": {"text": [*"xy"], "label": [*"12"]}}, "q", "Which?\n1. x\n2. y\nAnswer:"),
-        ({"choices": ["A) x", "B) y"]}, "choices", "Which?\nA) x\nB) y\nAnswer:"),
+        pytest.param({"choices": ["red", 2, "blue"]}, "choices", WRITTEN, id="list"),
+        pytest.param({"choices": '["red", 2, "blue"]'}, "choices", WRITTEN, id="cell"),
+        pytest.param({"options": LETTERS}, "options", WRITTEN, id="object"),
+        pytest.param({"q": {"c": LABELLED}}, "q.c", NUMBERED, id="labels of its own"),
+        pytest.param(LETTERS | {"D": ""}, "A,B,C,D", WRITTEN, id="columns, one empty"),
+        pytest.param(LETTERS | {"D": None}, "A, B, C, D", WRITTEN, id="one null"),
     ],
-    ids=str,
-)  # fmt: skip
-def test_choices_are_lettered_lines_after_the_question(fields, given, written) -> None:
-    selection = choose(QUESTION | fields, choices=(given,))
-    assert (selection.kind, selection.label) == ("text", "question + choices")
-    assert items(selection, QUESTION | fields) == [written]
-    assert not selection.notes
+)
+def test_choices_are_lettered_lines_after_the_question(fields, option, written) -> None:
+    reader = choose(QUESTION | fields, choices=(option,))
+    assert (reader.kind, reader.label) == ("text", "question + choices")
+    assert items(reader, QUESTION | fields) == [written]
+    assert not reader.notes
 
 
-def test_it_goes_with_a_prefix_a_template_and_several_fields() -> None:
-    record = {"context": "C.", "question": "Q?", "options": ["x", "y"]}
-    lines = "\nA. x\nB. y\nAnswer:"
-    ask = {"prefix": "Shots.\n\n", "choices": ("options",)}
-    template = choose(record, template="Question: {{ question }}", **ask)
-    assert items(template, record) == [f"Shots.\n\nQuestion: Q?{lines}"]
-    fields = choose(record, fields=("context", "question"), **ask)
-    assert items(fields, record) == [f"Shots.\n\nC.\n\nQ?{lines}"]
-    assert fields.columns == {"context", "question", "options"}
-    repeated = choose(record | {"A": "x", "B": "y"}, choices=("A", "B"))
-    assert items(repeated, record | {"A": "x", "B": "y"}) == [f"Q?{lines}"]
+RECORD = {"context": "C.", "question": "Q?", "options": ["x", "y"]}
+LINES = "\nA. x\nB. y\nAnswer:"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param({"template": "Q: {{ question }}"}, "Q: Q?", id="template"),
+        pytest.param({"fields": ("context", "question")}, "C.\n\nQ?", id="two fields"),
+    ],
+)
+def test_they_go_with_a_prefix_and_what_makes_the_text(options, text) -> None:
+    reader = choose(RECORD, prefix="Shots. ", choices=("options",), **options)
+    assert items(reader, RECORD) == [f"Shots. {text}{LINES}"]
+    assert "options" in (reader.columns or ())
 
 
 @pytest.mark.parametrize(
     "value",
-    [
-        None,
-        "red, blue",
-        "['red' 'blue']",
-        ["red", None],
-        ["red"],
-        ["x"] * 27,
-        ["red", "\ud800"],
-    ],
+    [None, "red, blue", ["red", None], ["red"], ["x"] * 27, ["red", "\ud800"]],
     ids=repr,
 )
 def test_a_row_without_choices_is_a_bad_row(value: Any) -> None:
     good = {"question": "Q", "choices": ["x", "y"]}
-    selection = choose(good, choices=("choices",))
-    prompts, bad = extract(selection, good, {"question": "Q", "choices": value}, good)
+    reader = choose(good, choices=("choices",))
+    prompts, bad = extract(reader, good, {"question": "Q", "choices": value}, good)
     assert ([prompt.position for prompt in prompts], bad) == ([1, 3], [2])
 
 
-def test_chats_and_lengths_have_no_use_for_them() -> None:
-    for record in ({"messages": CHAT}, {"input_length": 3, "output_length": 1}):
-        selection = choose(
-            record | {"choices": ["x", "y"]}, choices=("choices",), prefix="P"
-        )
-        assert codes(selection.notes) == ["unused_with_chat"] * 2
+@pytest.mark.parametrize(
+    "record", [{"messages": CHAT}, {"input_length": 3, "output_length": 1}], ids=str
+)
+def test_chats_and_lengths_have_no_use_for_them(record) -> None:
+    row = record | {"choices": ["x", "y"]}
+    reader = choose(row, choices=("choices",), prefix="P")
+    assert codes(reader.notes) == ["unused_with_chat"] * 2
 
 
 @pytest.mark.parametrize(
-    ("fields", "named"),
+    ("fields", "option"),
     [
         pytest.param({"choices": ["x", "y" * 99]}, "choices", id="list"),
         pytest.param({"Options": {"A": "x", "B": "y"}}, "Options", id="object"),
-        pytest.param({"answer_choices": ["x", "y"]}, "answer_choices", id="answer choices"),
         pytest.param({"endings": ["x", "y"]}, "endings", id="endings"),
         pytest.param({"A": "x", "B": "y", "C": "z"}, "A,B,C", id="letters"),
-        pytest.param({f"choice_{n}": "x" for n in "abc"}, "choice_a,choice_b,choice_c",
-                     id="named letters"),
+        pytest.param(
+            {"choice_a": "x", "choice_b": "x", "choice_c": "x"},
+            "choice_a,choice_b,choice_c",
+            id="named letters",
+        ),
     ],
-)  # fmt: skip
-def test_multiple_choice_without_its_choices_is_noted(
-    fields: dict[str, Any], named: str
-) -> None:
-    for options in ({}, {"fields": ("question",)}):
-        (note,) = choose(
-            {"question": "Which one of them?"} | fields, **options
-        ).uncounted
-        assert (note.code, note.values) == ("choices_uncounted", {"fields": named})
+)
+@pytest.mark.parametrize("options", [{}, {"fields": ("question",)}], ids=str)
+def test_multiple_choice_without_its_choices_is_noted(fields, option, options) -> None:
+    (note,) = choose(QUESTION | fields, **options).uncounted
+    assert (note.code, note.values) == ("choices_uncounted", {"fields": option})
 
 
 @pytest.mark.parametrize(
     ("record", "options"),
     [
-        ({"options": {"temperature": 0.5}}, {}),
-        ({"choices": []}, {}),
-        (
-            {f"answer_{n}": "x" for n in range(3)},
-            {},
-        ),  # FreshQA's: all of them are right
-        (
-            {"choices": ["x", "y"], "question": "Which of them? (a) x (b) y"},
-            {},
-        ),  # AGIEval's
-        ({"A": "x", "B": "y"}, {}),
-        ({"a": "x", "b": "y", "c": "z"}, {}),
-        ({"choices": ["x", "y"]}, {"template": "{{ question }} {{ choices }}"}),
-        ({"choices": ["x", "y"]}, {"fields": ("question", "choices")}),
+        pytest.param({"options": {"temperature": 0.5}}, {}, id="other options"),
+        pytest.param({"choices": []}, {}, id="none"),
+        pytest.param({"A": "x", "B": "y"}, {}, id="two columns"),
+        pytest.param({"a": "x", "b": "y", "c": "z"}, {}, id="small letters"),
+        pytest.param(
+            {"choices": ["x", "y"]},
+            {"fields": ("question", "choices")},
+            id="in the prompt already",
+        ),
     ],
-    ids=str,
 )
-def test_nothing_is_noted_of_other_data(
-    record: dict[str, Any], options: dict[str, Any]
-) -> None:
-    assert not choose({"question": "Which one of them?"} | record, **options).uncounted
-
-
-def test_of_a_table_without_a_header_choices_are_named(shared: Path) -> None:
-    file = shared / "data" / "mmlu" / "headerless_professional_law.csv"
-    rows = read(file).records
-    reader = choose(*rows[:100], choices=("column1,column2,column3,column4",))
-    assert (reader.label, reader.uncounted) == ("column0 + choices", ())
-    assert items(reader, *rows)[0].endswith("\nAnswer:")
+def test_nothing_is_noted_of_other_data(record, options) -> None:
+    assert not choose(QUESTION | record, **options).uncounted
 
 
 # What lm-eval's own MMLU task makes of rows, through its own template.
-_LM_EVAL = """
+LM_EVAL = """
 import json, sys, pathlib, yaml, lm_eval
 from lm_eval.utils import apply_template
 folder = pathlib.Path(lm_eval.__file__).parent / "tasks" / "mmlu" / "default"
-template = yaml.safe_load((folder / "_default_template_yaml").read_text())["doc_to_text"]
-print("texts:" + json.dumps([apply_template(template, row) for row in json.load(sys.stdin)]))
+document = yaml.safe_load((folder / "_default_template_yaml").read_text())
+texts = [apply_template(document["doc_to_text"], row) for row in json.load(sys.stdin)]
+print("texts:" + json.dumps(texts))
 """
 
 
@@ -152,9 +127,12 @@ def test_the_form_is_lm_evals(harness_python: Path) -> None:
     choices = ["a", "b.", "c d", "e"]
     rows = [{"question": f" What is {n}?\n", "choices": choices} for n in range(5)]
     done = subprocess.run(
-        [harness_python, "-c", _LM_EVAL],
-        input=json.dumps(rows), capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [harness_python, "-c", LM_EVAL],
+        input=json.dumps(rows),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     rendered = json.loads(done.stdout.rpartition("texts:")[2])
     assert items(choose(*rows, choices=("choices",)), *rows) == rendered
 
@@ -162,22 +140,21 @@ def test_the_form_is_lm_evals(harness_python: Path) -> None:
 def test_likelihoods_are_a_request_for_each_choice_from_rows_as_from_a_log(
     tmp_path: Path,
 ) -> None:
-    rows = [{"question": f"Is {n} odd?", "choices": ["yes", "no"]} for n in range(3)]
-    samples = [
-        lm_eval_sample(
-            n, *([f"Is {n} odd?\nA. yes\nB. no\nAnswer:", f" {a}"] for a in "AB")
-        )
-        for n in range(3)
-    ]
-    write_jsonl(tmp_path / "rows.jsonl", [*rows, {"question": "And this?"}])
+    rows = []
+    samples = []
+    for number in range(3):
+        text = f"Is {number} odd?\nA. yes\nB. no\nAnswer:"
+        rows.append({"question": f"Is {number} odd?", "choices": ["yes", "no"]})
+        samples.append(lm_eval_sample(number, [text, " A"], [text, " B"]))
+    write_jsonl(tmp_path / "rows.jsonl", rows)
     write_jsonl(tmp_path / "log.jsonl", samples)
-    write_jsonl(tmp_path / "text.jsonl", [{"question": "What else?"}])
-    run = analyze(
-        tmp_path, "rows.jsonl", "log.jsonl", "text.jsonl", "--task", "loglikelihood"
-    )
-    from_rows, from_log, text = run.profile["datasets"]
-    assert (run.code, from_rows["skipped"]) == (3, 1), run.err
+    run = analyze(tmp_path, "rows.jsonl", "log.jsonl", "--task", "loglikelihood")
+    assert run.code == 0, run.err
+    from_rows, from_log = run.profile["datasets"]
     assert from_rows["lengths"] == from_log["lengths"]
-    for dataset in (from_rows, from_log):
-        assert (dataset["rows"], dataset["log"]["kinds"]) == (6, {"likelihood": 6})
-    assert (text["rows"], text["notes"][0]["code"]) == (1, "nothing_to_score")
+    assert from_rows["log"]["kinds"] == from_log["log"]["kinds"] == {"likelihood": 6}
+
+
+def test_rows_without_choices_are_counted_as_generation() -> None:
+    reader = choose({"question": "What else?"}, task="loglikelihood")
+    assert codes(reader.notes) == ["nothing_to_score"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.prompts.chat import string_content
-from chunkscope.prompts.paths import FieldPath, parse_path
+from chunkscope.prompts.paths import parse_path
 from chunkscope.prompts.prompt import Prompt
 from chunkscope.prompts.template import Template
 from chunkscope.prompts.traces import find_trace, trace_length
@@ -76,12 +76,6 @@ def test_a_path_that_cannot_be_read_is_a_usage_error(path: str) -> None:
     assert repr(path) in caught.value.message
 
 
-@given(st.lists(st.text(alphabet="abc é_-9", min_size=1), min_size=1, max_size=4))
-def test_a_path_of_plain_keys_is_read_as_it_is_written(keys: list[str]) -> None:
-    path = FieldPath(tuple(keys))
-    assert parse_path(path.text) == path
-
-
 @pytest.mark.parametrize("read", [parse_path, Template])
 @given(text=st.text())
 def test_reading_a_path_or_template_fails_only_as_a_usage_error(read, text) -> None:
@@ -112,7 +106,11 @@ def test_columns_are_the_top_level_fields_that_are_read() -> None:
             "[datasets] in chunkscope.toml has fields of single datasets",
             id="nothing near",
         ),
-        pytest.param({"choices": ("turnz",)}, "--choices turns?", id="choices"),
+        pytest.param(
+            {"choices": ("turnz",), "fields": ("question",)},
+            "--choices turns?",
+            id="choices",
+        ),
         pytest.param({"each": ("turnz",)}, "--each turns?", id="each"),
         pytest.param(
             {"template": "{{ contxt }}"}, "--template '{{ context }}'?", id="template"
@@ -260,12 +258,6 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     assert reader.columns == {"input_length", "output_length", "hash_ids"}
 
 
-def test_lengths_in_a_list_are_counted_by_each() -> None:
-    runs = {"runs": [{"usage": {"prompt_tokens": n}} for n in (4, 5)]}  # GuideLLM's
-    named = choose(runs, each=("runs",), fields=("runs.usage.prompt_tokens",))
-    assert (named.kind, items(named, runs)) == ("lengths", [4, 5])
-
-
 def test_a_system_prompt_beside_the_messages_is_the_first_of_them() -> None:
     parts = [{"type": "text", "text": "Be kind."}]
     whole = [{"role": "system", "content": "Be kind."}, *CHAT]
@@ -405,36 +397,10 @@ def test_answers_of_as_many_questions_go_along() -> None:
     assert [prompt.output for prompt in prompts] == ["1", "2"]
 
 
-QUESTIONS = ["Why 0?", "Why 1?"]
-OPTIONS = [["a", "b0"], ["a", "b1"]]
-
-
-@pytest.mark.parametrize(
-    ("row", "fields", "each", "choices"),
-    [
-        pytest.param(
-            {"article": "S.", "questions": QUESTIONS, "options": OPTIONS},
-            ("article", "questions"),
-            "questions",
-            "options",
-            id="RACE's lists",
-        ),
-        pytest.param(
-            {
-                "article": "S.",
-                "qs": [
-                    {"q": q, "o": o} for q, o in zip(QUESTIONS, OPTIONS, strict=True)
-                ],
-            },
-            ("article", "qs.q"),
-            "qs",
-            "qs.o",
-            id="QuALITY's objects",
-        ),
-    ],
-)
-def test_each_question_has_its_own_choices(row, fields, each, choices) -> None:
-    reader = choose(row, fields=fields, each=(each,), choices=(choices,))
+def test_each_question_has_its_own_choices() -> None:
+    questions = [{"q": f"Why {n}?", "o": ["a", f"b{n}"]} for n in range(2)]
+    row = {"article": "S.", "qs": questions}
+    reader = choose(row, fields=("article", "qs.q"), each=("qs",), choices=("qs.o",))
     expected = [f"S.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
     assert items(reader, row) == expected
 

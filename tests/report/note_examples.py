@@ -298,7 +298,6 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "memory_logprobs": ({"tokens": 8_192, "vocab": 128_256},),
     "memory_correction": ({"log": "vllm.log", "tokens": 458_240},),
     # Measured runs.
-    "context_too_short": ({"max_model_len": 4_096, "longest": 5_000},),
     "engine_silent": ({"seconds": 300.0, "phase": "loading weights"},),
     "engine_out_of_memory": ({"phase": "measuring", "detail": "CUDA out of memory"},),
     "engine_refused": ({"phase": "starting", "detail": "unrecognized arguments"},),

@@ -44,8 +44,8 @@ WITHIN = {"relation": Relation.WITHIN, "unit": "share", "limit": 0.05}
             id="one is singular",
         ),
         pytest.param(
-            {**AT_MOST, "limit": 5, "reason": note("gate_log_silent")},
-            "not known (at most 5 tokens): the log does not show it",
+            {**AT_MOST, "limit": 5, "reason": note("gate_not_measured")},
+            "not known (at most 5 tokens): this run did not measure it",
             id="not known",
         ),
         pytest.param({**WITHIN, "value": -0.21}, "-21 % (within 5 %)", id="a change"),

@@ -38,7 +38,7 @@ def test_nothing_is_loaded(page: str) -> None:
 def test_only_the_pages_own_code_may_run(page: str, tag: str) -> None:
     (code,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.S)
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    assert f"{tag}-src &#39;sha256-{digest.replace('+', '&#43;')}&#39;" in page
+    assert f"{tag}-src &#39;sha256-{digest}&#39;" in page
 
 
 def test_names_full_of_markup_stay_text(tmp_path: Path) -> None:

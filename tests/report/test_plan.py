@@ -226,7 +226,7 @@ def test_limits_that_nothing_keeps_come_with_the_rate_that_does():
         "No setting that was tried keeps itl_p99 50.0 ms at 20/s.",
         "With vLLM's default, requests come faster than they are served (simulated).",
         "A rate of about 7.55/s would keep them.",
-        "For 20/s it takes about 3 GPUs.",
+        "20/s needs about 3 GPUs.",
     ]
 
 

@@ -55,7 +55,7 @@ def read(
     try:
         with RecordReader(source, chosen, problems) as reader:
             result.head = reader.head()
-            for positions, records, _ in reader.chunks(columns):
+            for positions, records in reader.chunks(columns):
                 assert len(positions) == len(records)
                 result.positions += positions
                 result.records += records

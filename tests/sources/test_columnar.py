@@ -1,4 +1,5 @@
 from functools import partial
+from pathlib import Path
 
 import datasets
 import pyarrow as pa
@@ -6,7 +7,6 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from chunkscope.errors import InputError
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.find import discover
 from chunkscope.sources.reader import RecordReader
@@ -97,37 +97,11 @@ def test_long_rows_come_in_small_chunks(tmp_path):
             assert max(sizes) <= 4
 
 
-# --- datasets.save_to_disk ------------------------------------------------------------
-
-
-def save(folder, rows, shards=1):
+def test_the_files_of_a_saved_dataset_are_read_and_those_about_it_are_not(tmp_path):
     datasets.disable_progress_bars()
-    datasets.Dataset.from_list(rows).save_to_disk(folder, num_shards=shards)
-
-
-def test_a_saved_dataset_is_one_source_whatever_its_shards_and_a_dict_one_per_split(
-    tmp_path,
-):
-    save(tmp_path / "mine", ROWS, shards=3)
-    (source,), skipped = discover([str(tmp_path / "mine")], options=ReadOptions())
-    assert (source.name, source.format, skipped) == ("mine", "saved", [])
-    result = read(source)
-    assert (result.records, result.positions) == (ROWS, list(range(1, 10_001)))
-    for split in ("train", "test"):
-        save(tmp_path / "data" / "all" / split, ROWS[:3])
-    (tmp_path / "data" / "all" / "dataset_dict.json").write_text(
-        '{"splits": ["train", "test"]}'
-    )
-    sources, _ = discover([str(tmp_path / "data")], options=ReadOptions())
-    assert [(s.name, s.group) for s in sources] == [
-        ("all/test", "data/all"),
-        ("all/train", "data/all"),
-    ]
-    assert read(sources[1]).records == ROWS[:3]
-    (tmp_path / "mine" / "state.json").write_text(
-        '{"_data_files": [{"filename": "../../etc/x"}]}'
-    )
-    with pytest.raises(
-        InputError, match=r"state\.json"
-    ):  # it points outside its folder
-        discover([str(tmp_path / "mine")], options=ReadOptions())
+    datasets.Dataset.from_list(ROWS).save_to_disk(tmp_path / "mine", num_shards=2)
+    sources, skipped = discover([str(tmp_path / "mine")], options=ReadOptions())
+    assert [source.format for source in sources] == ["arrow", "arrow"]
+    assert read(sources[0]).records + read(sources[1]).records == ROWS
+    files = [Path(skip.values["file"]).name for skip in skipped]
+    assert sorted(files) == ["dataset_info.json", "state.json"]

@@ -190,9 +190,6 @@ SHAPES = [
         [{"messages": [{"role": "user", "content": "hi"}]}, {"messages": []}],
         id="chats as pandas writes them",
     ),
-    pytest.param(
-        {"0": {"q": "a"}, "1": {"q": "b"}}, [{"q": "a"}, {"q": "b"}], id="by number"
-    ),
     *(
         pytest.param(row, [row], id=f"one row: {row}")
         for row in (
@@ -211,9 +208,6 @@ SHAPES = [
     ),
     pytest.param(
         {"rows": [{"role": "user"}]}, [{"role": "user"}], id="rows of a role alone"
-    ),
-    pytest.param(
-        {"features": [{"n": 0}], "rows": [{"q": 1}]}, [{"q": 1}], id="the hub's viewer"
     ),
     pytest.param([], [], id="empty array"),
 ]

@@ -27,8 +27,23 @@ def test_the_reason_of_the_first_bad_row_is_part_of_the_sentence():
     values = {"rows": 2_000, "path": "x", "unit": "line", "position": 3}
     error = DataError("all_bad", **values, reason=reason)
 
-    assert "2,000 rows of x could be used; line 3: not valid JSON" in error.message
+    assert (
+        "no row of x could be used (2,000 bad rows); line 3: not valid" in error.message
+    )
     assert error.hint == "is it cut off, or is it a web page or Python's repr?"
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        pytest.param(DataError("cells", cells=1, width=3), "1 cell instead", id="one"),
+        pytest.param(
+            DataError("cells", cells=2_000, width=3), "2,000 cells", id="several"
+        ),
+    ],
+)
+def test_a_number_goes_with_its_noun(error, sentence):
+    assert sentence in error.message
 
 
 @pytest.mark.parametrize(

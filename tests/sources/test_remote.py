@@ -77,7 +77,7 @@ def test_without_credentials_or_a_network_the_hint_names_what_to_set(
 
 @pytest.mark.parametrize(
     ("status", "code", "exit_code"),
-    [(403, "SignatureDoesNotMatch", 4), (500, "InternalError", 3)],
+    [(403, "SignatureDoesNotMatch", 4), (500, "InternalError", 4)],
 )
 def test_a_server_that_refuses_or_fails_is_a_sentence(
     tmp_path, status, code, exit_code

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
-from time import process_time
-from typing import Any
 
 import pytest
 from tokenizers import normalizers
@@ -21,27 +19,13 @@ from chunkscope.tokenizers import check, fast
 from chunkscope.tokenizers import tokenizer as ours
 from chunkscope.tokenizers.fast import FastEngine, GetReference, load_engine
 from chunkscope.tokenizers.prepare import TokenizerFacts
-from chunkscope.tokenizers.resolve import embedded_default
 from chunkscope.tokenizers.strings import sentences, suite
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.commands.helpers import write_jsonl
-from tests.tokenizers.helpers import WORDS, bpe, save, splitting
+from tests.tokenizers.helpers import WORDS, save, splitting
 
 FEW = ["", "one two", "naïve 東京", "x = 1\n"]
 OTHERS = ["deepseek-v3", "gpt2", "gpt-neox", "mistral-nemo"]  # some seconds each
-GPT_OSS = "|".join(
-    [
-        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-        r"\p{N}{1,3}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",
-        r"\s+",
-    ]
-)
 
 
 class Fake(FastEngine):
@@ -116,7 +100,7 @@ def test_other_test_strings_are_another_suite() -> None:
     }
     texts = [*suite(model), *suite({}), *sentences()]
     digest = sha256("\0".join(texts).encode()).hexdigest()
-    assert (check.SUITE, len(texts), digest[:8]) == ("12", 10_009, "941f55cb")
+    assert (check.SUITE, len(texts), digest[:8]) == ("13", 10_002, "db2078f3")
 
 
 # -- which engine counts
@@ -158,14 +142,10 @@ def test_where_the_engine_is_not_installed_the_reference_counts(
 
 
 @pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("kind", ["bert-minilm", "sentencepiece"])
 def test_a_kind_that_the_engine_does_not_know_is_counted_by_the_reference(
-    shared, monkeypatch, kind
+    shared,
 ) -> None:
-    monkeypatch.setattr(fast, "RANKS_PAY_FROM", 0)
-    model = next(embedded_default().parent.glob("*.model.v*"))
-    found = engines(model if kind == "sentencepiece" else shared / "tokenizers" / kind)
-    assert found <= {"tokenizers", "sentencepiece"}
+    assert engines(shared / "tokenizers" / "bert-minilm") == {"tokenizers"}
 
 
 # -- it is right
@@ -191,33 +171,6 @@ def test_the_engine_gives_the_ids_of_the_reference_on_every_test_string(
 
 
 @pytest.mark.usefixtures("large")
-def test_the_pattern_of_gpt_oss_is_counted_by_the_engine(tmp_path) -> None:
-    file = tmp_path / "t.json"
-    splitting(GPT_OSS, "t h", "th e", "i n", "in g").save(str(file))
-    assert engines(file) == {"splintr-rs"}
-
-
-@pytest.mark.usefixtures("large")
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({}, id="ids in the order of merges"),
-        pytest.param({"th": 257, "he": 256}, id="ids in another order"),
-        pytest.param({"hez": 259}, id="an entry that no merge makes"),
-    ],
-)
-def test_merges_are_made_in_their_order_whatever_their_ids(tmp_path, change) -> None:
-    file = tmp_path / "t.json"
-    splitting(WORDS, "t h", "h e", "th e").save(str(file))
-    document = json.loads(file.read_text())
-    document["model"]["vocab"] |= change
-    file.write_text(json.dumps(document))
-    tokenizer = Tokenizer(str(file))
-    texts = ["the", "he", "hez", "that he thehe"]
-    assert tokenizer.id_bytes(texts) == tokenizer.reference.id_bytes(texts)
-
-
-@pytest.mark.usefixtures("large")
 def test_text_that_nfc_would_change_is_normalized_by_the_reference(tmp_path) -> None:
     """The engine has younger tables of Unicode: there a mark of 2018 changes its
     place."""
@@ -229,23 +182,6 @@ def test_text_that_nfc_would_change_is_normalized_by_the_reference(tmp_path) -> 
     texts += ["a\u0301\u07fd\u0316 \u1100\u1161"]
     assert tokenizer.id_bytes(texts) == tokenizer.reference.id_bytes(texts)
     assert [name.split()[0] for name in tokenizer.engines] == ["splintr-rs"]
-
-
-@pytest.mark.usefixtures("large")
-def test_no_row_takes_much_longer_than_by_the_reference(tmp_path) -> None:
-    """Gemma's tokenizer never splits a text: a row is one word to an engine."""
-    halves = ["Ġ", "ĠĠ", "ĠĠĠĠ", "ĠĠĠĠĠĠĠĠ"]
-    doubled = [f"{half} {half}" for half in halves]
-    unsplit = bpe(*doubled, "w o", "r d", "wo rd", "Ġ word")
-    unsplit.save(str(tmp_path / "t.json"))
-    tokenizer = Tokenizer(str(tmp_path / "t.json"))
-    row = " " * 90_000 + "word " * 90_000
-    tokenizer.count(["word"])
-    begin = process_time()
-    found = tokenizer.id_bytes([row])
-    middle = process_time()
-    assert found == tokenizer.reference.id_bytes([row])
-    assert middle - begin < 2 * (process_time() - middle)
 
 
 # -- what becomes of one that is wrong
@@ -317,24 +253,3 @@ def test_the_sample_comes_from_all_over_the_run(place, install) -> None:
     for batch in range(100):
         late.count([f"row {batch}" if batch < 90 else "a zebra"] * 40)
     assert not late.sample_agrees()
-
-
-def test_the_sample_comes_from_all_over_a_row(place, install) -> None:
-    install(lambda text: "zebra" in text)
-    long = Tokenizer(str(place))
-    long.count(["word " * 1000 + "zebra " * 2000] * 64)
-    assert not long.sample_agrees()
-
-
-def counted_with(tokenizer: Tokenizer, texts: list[str]) -> dict[str, Any]:
-    return {"counts": tokenizer.count(texts), "agrees": tokenizer.sample_agrees()}
-
-
-def test_a_barred_engine_counts_no_more(place, install) -> None:
-    install(lambda text: "Question 7:" in text)
-    tokenizer = Tokenizer(str(place))
-    before = counted_with(tokenizer, ["Question 7:"])
-    tokenizer.use_reference()
-    after = counted_with(tokenizer, ["Question 7:"])
-    assert before["agrees"] is False
-    assert after == {"counts": [before["counts"][0] - 1], "agrees": True}

@@ -26,7 +26,6 @@ from tests.tokenizers.helpers import WORDS, lengths, save, splitting
 from tests.tokenizers.test_chat_template import CASES
 
 MISTRAL = embedded_default().parent
-MODELS = sorted(path.name for path in MISTRAL.glob("*.model.v*"))
 TEXTS = [
     "",
     " ",
@@ -121,16 +120,6 @@ def test_mistral_common_is_loaded_as_it_is() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
-
-
-@pytest.mark.parametrize("file", MODELS)
-def test_sentencepiece_models_count_as_the_sentencepiece_library(file: str) -> None:
-    path = MISTRAL / file
-    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    right = [
-        1 + len(model.encode(text)) for text in TEXTS
-    ]  # prompts begin with one <s>
-    assert lengths(str(path), TEXTS) == right
 
 
 # -- tiktoken
@@ -246,7 +235,8 @@ def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
             "tokenizer.json", b'{"model": {"type": "BPE"}}', id="half a model"
         ),
         pytest.param("tekken.json", b'{"config": {}, "vocab": []}', id="half a tekken"),
-        pytest.param("lost.model", b"not a model", id="no SentencePiece model"),
+        pytest.param("lost.model", b"a model", id="a vocabulary without its config"),
+        pytest.param("tokenizer.model", b"a model", id="the same with the usual name"),
         pytest.param("", b"", id="a folder without a tokenizer"),
     ],
 )
@@ -273,8 +263,6 @@ def test_the_file_of_a_folder_that_is_damaged_or_missing_is_named(
 @pytest.mark.parametrize(
     ("present", "kind", "first"),
     [
-        ("tokenizer.model", "sentencepiece", "tokenizer.model"),
-        ("tokenizer.model other.model", "sentencepiece", "other.model"),
         ("spiece.model config.json", "hf", "spiece.model"),
         ("tokenizer_config.json tokenizer.model", "hf", "tokenizer_config.json"),
         ("tokenizer.json code.py merges.txt readme.md", "hf", "tokenizer.json"),
@@ -313,12 +301,10 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LLAMA = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "bos_token": "<s>"}
 
 
-@pytest.mark.parametrize("config", [None, LLAMA])
-def test_a_folder_with_only_a_sentencepiece_model_and_perhaps_its_configuration_loads(
-    tmp_path: Path, model_file: Path, config: dict[str, object] | None
+def test_a_sentencepiece_model_and_its_configuration_are_a_tokenizer(
+    tmp_path: Path, model_file: Path
 ) -> None:
     (tmp_path / "tokenizer.model").symlink_to(model_file)
-    if config:
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(LLAMA))
     model = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
     assert lengths(str(tmp_path), [SEA]) == [1 + len(model.encode(SEA))]  # one <s>

@@ -13,8 +13,6 @@ from tokenizers.processors import BertProcessing, TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import import_utils, logging
 
-import chunkscope
-from chunkscope import AnalyzeOptions
 from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers import reference
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -175,21 +173,6 @@ def test_special_tokens_after_a_prompt_are_told_from_those_before_it(
     assert Tokenizer(str(tmp_path / "export.json")).facts.special_after == after
 
 
-def test_an_appended_token_is_no_start_that_prompts_share(tmp_path) -> None:
-    """A prompt of 15 tokens and its </s> are a block that a longer prompt has not."""
-    tokenizer = splitting(".")
-    tokenizer.add_special_tokens(["<s>", "</s>"])
-    tokenizer.post_processor = TemplateProcessing("$A </s>", special_tokens=IDS)
-    tokenizer.save(str(tmp_path / "export.json"))
-    texts = ["a" * 15 + "b" * 20, "a" * 15, "a" * 15 + "c" * 20, "a" * 16 + "d"]
-    texts.append("a" * 16 + "e" * 3)
-    rows = write_jsonl(tmp_path / "rows.jsonl", [{"prompt": text} for text in texts])
-    options = AnalyzeOptions(tokenizer=str(tmp_path / "export.json"))
-    (dataset,) = chunkscope.analyze(rows, options=options).datasets
-    assert dataset.prefixes is not None
-    assert dataset.prefixes.cached_tokens == 16  # by the last prompt of the one before
-
-
 def test_transformers_is_left_as_it_was(tmp_path) -> None:
     """Its user may have set how much it says, and what it does on import."""
     folder = save(splitting(WORDS, "t h"), tmp_path / "t", tokenizer_class=FAST)
@@ -216,15 +199,6 @@ def test_truncation_and_padding_baked_into_a_tokenizer_json_are_ignored(
     for place in (tmp_path / "padded.json", folder):
         for _ in ("the first run", "a later one"):
             assert lengths(place, ["", "abcdefgh"]) == [0, 8]
-
-
-def test_special_tokens_that_are_split_are_split_by_later_runs_too(
-    tmp_path: Path,
-) -> None:
-    tokenizer = splitting(WORDS)
-    tokenizer.add_special_tokens(["<s>"])
-    folder = save(tokenizer, tmp_path, tokenizer_class=FAST, split_special_tokens=True)
-    assert [lengths(folder, ["a<s>"]) for _ in range(2)] == [[4], [4]]
 
 
 def test_a_template_with_a_date_is_rendered_for_the_day_that_is_asked_for(

@@ -115,7 +115,8 @@ def test_without_limits_there_is_no_goodput(figures):
 
 
 def test_each_request_is_a_row_with_its_times():
-    row = run(requests=(rows_of([SHORT]), rows_of([SHORT, LONG]))).to_frame().iloc[2]
+    measured = run(requests=(rows_of([SHORT]), rows_of([SHORT, LONG])))
+    row = measured.to_frame().iloc[2]
     assert (row["repeat"], row.session, row.turn, row.prompt_tokens) == (1, 1, 0, 5_000)
     assert (row.cached_tokens, row.output_tokens) == (510, 2)
     assert (row.start_s, row.first_token_s, row.end_s) == (0.5, 3.0, 4.0)

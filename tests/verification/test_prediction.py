@@ -135,6 +135,13 @@ def test_one_session_at_a_time_finds_what_was_said_however_long_a_step_takes():
     assert hits(workload=serial) == 2 * 96 / 500
 
 
+def test_what_a_time_limit_cuts_off_is_only_known_of_a_gpu():
+    serial = replace(SESSIONS, samples_at_once=1)
+    sent = verification(machine=CPU, workload=serial, time_limit_s=60.0)
+    measured = with_prediction(run("plan", 1.0, engine=ENGINE), LLAMA, sent)
+    assert measured.predicted_prefix_hit_rate is None
+
+
 def test_of_several_sessions_only_a_known_gpu_says_when_turns_come():
     at_once = replace(SESSIONS, samples_at_once=2)
     assert hits(workload=at_once) is None

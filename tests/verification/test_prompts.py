@@ -148,9 +148,8 @@ def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(
     options = AnalyzeOptions(
         prefix_file=PrefixFile.read(tmp_path / "one"),
         datasets={
-            "mine": DatasetOptions(prefix_file=PrefixFile.read(tmp_path / "two"))
+            "other": DatasetOptions(prefix_file=PrefixFile.read(tmp_path / "two"))
         },
-        names=("d", "mine"),
         tokenizer=small,
     )
     profile = chunkscope.analyze([data, other], options=options)
@@ -205,17 +204,6 @@ def test_an_answer_is_cut_down_before_the_room_is_exceeded(tmp_path, small):
     for request in sent.requests:
         assert request.prompt_tokens + request.output_tokens <= 102
         assert request.output_tokens >= 1
-
-
-@pytest.mark.parametrize(
-    ("wanted", "row"), [(80, 0), (100, 0), (101, 1), (130, 1), (131, 2), (990, 2)]
-)
-def test_of_two_rows_as_near_the_shorter_is_taken(wanted, row):
-    near = [(80, 0), (120, 1), (141, 2)]
-    lengths = [length for length, _ in near]
-    # Two requests that fit beside it: the data is the right one.
-    places = rows_for([wanted, 80, 120, 141], lengths, room=1_000)
-    assert places[0] == row
 
 
 def test_no_row_is_used_again_while_another_is_within_5_percent():
@@ -301,12 +289,13 @@ def test_a_trace_has_no_texts(data, tmp_path, small):
         assert "--data" in raised.value.hint
 
 
-def test_another_tokenizer_is_refused(data, tmp_path, small):
-    folder = tmp_path / "other"
-    other = save(bpe("o n"), folder, tokenizer_class="PreTrainedTokenizerFast")
-    with pytest.raises(InputError) as raised:
-        again([data], counted(data, small), workload(5), tokenizer=str(other))
-    assert "tokenizer" in raised.value.hint
+def test_a_tokenizer_that_is_another_by_now_is_refused(data, tmp_path):
+    folder = tmp_path / "changing"
+    save(bpe(), folder, tokenizer_class="PreTrainedTokenizerFast")
+    profile = counted(data, str(folder))
+    save(bpe("o n"), folder, tokenizer_class="PreTrainedTokenizerFast")
+    with pytest.raises(InputError, match="another tokenizer"):
+        again([data], profile, workload(5))
 
 
 def test_data_of_other_lengths_is_refused(data, tmp_path, small):

@@ -40,7 +40,7 @@ from chunkscope.vllm.enums import Entry, Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import profile
+from tests.build import profile, verification
 from tests.processes import PATIENCE_S, members, named, started, wait_until
 
 pytestmark = pytest.mark.real
@@ -70,20 +70,26 @@ class Workplace:
         (folder / "tiny" / "config.json").write_text(json.dumps(TINY))
         made = profile(short=SHORT * 2, long=LONG)
         made.save(folder / "reports" / "profile.json")
-        plan = recommend(
-            made,
-            model=str(folder / "tiny"),
-            vllm_version=version,
-            max_output=8,
-            mode="aggressive",
-            rule=LengthRule(aggressive_factor=0.26),  # a threshold of about 300
-        )
-        plan.save(folder / "reports" / "plan.json")
+        self.profile = made
+        self.version = version
+        self.plan()
         self.environment = {
             **os.environ,
             "CHUNKSCOPE_VLLM_PYTHON": vllm_python,
             "COLUMNS": "100",
         }
+
+    def plan(self, **request: str) -> None:
+        planned = recommend(
+            self.profile,
+            model=str(self.folder / "tiny"),
+            vllm_version=self.version,
+            max_output=8,
+            mode="aggressive",
+            rule=LengthRule(aggressive_factor=0.26),  # a threshold of about 300
+            **request,
+        )
+        planned.save(self.folder / "reports" / "plan.json")
 
     def start(
         self, *words: str, load_format: str = "dummy", kv_bytes: int = 64 << 20
@@ -255,7 +261,7 @@ def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
         assert run.notes == ()
         is_off = run.is_called("off")
         assert run.engine["enable_chunked_prefill"] is (not is_off)
-        simulated = simulated_as_measured(run, result.workload, tiny)
+        simulated = simulated_as_measured(run, result, tiny)
         for name in ("steps", "chunked_prompts", "chunks_max", "preemptions"):
             expected = {getattr(simulated.figures, name)}
             assert {getattr(repeat, name) for repeat in run.repeats} == expected
@@ -277,10 +283,8 @@ def test_outputs_are_compared_with_those_without_chunks(measured) -> None:
 def test_a_killed_engine_is_a_row_ctrl_c_is_resumed_and_nothing_outlives_chunkscope(
     place,
 ) -> None:
-    """Likelihoods of prompts that begin alike: one token each, and no cache is read."""
-    (place.folder / "chunkscope.toml").write_text(
-        '[verify]\ntask = "loglikelihood"\nshared_prefix = 256\n'
-    )
+    """Likelihoods: one token each, and no cache is read."""
+    place.plan(task="loglikelihood")
     words = (
         *ONLY_PLAN,
         "--also",
@@ -460,7 +464,8 @@ def test_a_turn_finds_all_full_blocks_of_what_was_said_before(talked):
 def test_sessions_find_in_the_cache_what_the_simulator_finds(talked):
     folder, run, machine = talked
     tiny = Engine(release=release(machine.vllm), shape=find_model(folder))
-    simulated = simulated_as_measured(run, SESSIONS, tiny).rows
+    sent = verification(workload=SESSIONS)
+    simulated = simulated_as_measured(run, sent, tiny).rows
     for rows in run.requests:
         assert rows.prompt_tokens == simulated.prompt_tokens
         assert rows.cached_tokens == simulated.cached_tokens

@@ -13,10 +13,9 @@ from chunkscope.simulation.slo import read_slo
 from chunkscope.verification import verify
 from chunkscope.verification.engine_run import EngineJob, EngineRecord
 from chunkscope.verification.inside.chunkscope_sessions import SentSession
-from chunkscope.verification.options import Report, VerifyOptions, read_options
+from chunkscope.verification.options import Report, VerifyOptions
 from chunkscope.verification.result import PromptSource, Verification
 from chunkscope.verification.settings import SettingRow
-from chunkscope.vllm.enums import SendOrder, Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, WORKLOAD, failed, plan, profile, run, verification
@@ -32,7 +31,6 @@ ROWS = [SettingRow(name="plan", settings=SET), SettingRow(name="off", settings=S
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"data": ["x"], "shared_prefix": 0}, id="two kinds of prompts"),
         pytest.param({"timeout_s": 0}, id="no time"),
         pytest.param({"repeats": 0}, id="no repeat"),
         pytest.param({"time_limit_s": 0}, id="cut off at once"),
@@ -43,32 +41,9 @@ def test_options_that_make_no_sense_are_refused(options):
         VerifyOptions(**options)
 
 
-def test_words_are_read_as_what_they_name():
-    options = VerifyOptions(
-        task="loglikelihood",
-        order="longest",
-        against="off,default",
-        also="max-num-seqs=8",
-        data="data.jsonl",
-        engine_args=["dtype=float32"],
-        trust_remote_code=True,
-    )
-    read = read_options(options)
-    assert (read.task, read.order) == (Task.LOGLIKELIHOOD, SendOrder.LONGEST)
-    assert read.against == ("off", "default")
-    assert (read.also, read.data) == (("max-num-seqs=8",), ("data.jsonl",))
-    assert read.engine_args == {"dtype": "float32", "trust_remote_code": True}
-    assert read_options(read) == read
-
-
-def test_against_none_compares_with_nothing():
-    assert read_options(VerifyOptions(against="none")).against == ()
-
-
-@pytest.mark.parametrize("name", ["task", "order"])
-def test_a_word_that_names_nothing_is_refused(name):
-    with pytest.raises(UsageError, match=f"{name} is 'nonsense'"):
-        read_options(VerifyOptions(**{name: "nonsense"}))
+def test_code_of_the_model_runs_where_it_is_trusted():
+    options = VerifyOptions(engine_args={"dtype": "float32"}, trust_remote_code=True)
+    assert options.arguments == {"dtype": "float32", "trust_remote_code": True}
 
 
 # -- the model -------------------------------------------------------------------------

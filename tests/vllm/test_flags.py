@@ -3,16 +3,16 @@
 from dataclasses import fields, replace
 
 import pytest
-from chunkscope.report.notes import sentence
 
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import Runner
 from chunkscope.models import find_model
+from chunkscope.report.notes import sentence
 from chunkscope.vllm import flags as vllm_flags
 from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import ServeFlag, dotted, flags_of, release
+from chunkscope.vllm.flags import ServeFlag, dotted, release
 from chunkscope.vllm.rules import NEWEST, OLDEST, Rules, rules_at
 from chunkscope.vllm.settings import NAMES, Settings
 
@@ -142,13 +142,6 @@ def test_each_rule_changed_in_these_versions(rule):
             changes.append(dotted(version))
 
     assert changes == SINCE[rule.name]
-
-
-@pytest.mark.parametrize(
-    ("version", "tokens"), [("0.12", 32_768), ("0.14", 16_384), ("0.19", None)]
-)
-def test_how_many_tokens_the_experts_kernel_takes_at_once(version, tokens):
-    assert release(version).rules.expert_tokens == tokens
 
 
 # -- what the engine ends up with ------------------------------------------------------
@@ -330,9 +323,3 @@ def test_a_value_is_read_as_vllms_parser_reads_it(takes, text, value):
 def test_a_value_that_vllm_refuses_is_a_value_error(takes, text):
     with pytest.raises(ValueError, match="not a value that vLLM accepts"):
         ServeFlag(name="x", takes=takes, harmless=False).read(text)
-
-
-def test_no_flag_is_of_a_version_that_is_not_supported():
-    for flag in flags_of().values():
-        assert flag.since >= OLDEST
-        assert flag.until is None or flag.until > OLDEST

@@ -17,7 +17,7 @@ from chunkscope.report.notes import sentence
 from chunkscope.verification.options import VerifyOptions
 from chunkscope.vllm.check import DRY, check, vllm_python
 from chunkscope.vllm.engine import Engine
-from chunkscope.vllm.enums import Entry, Task
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import command_line, release
 from chunkscope.vllm.measured import MeasuredFit
 from chunkscope.vllm.settings import Settings
@@ -47,12 +47,6 @@ def test_it_is_the_bill_that_a_plan_has():
     bill = planned.memory(Settings(**sizes, tensor_parallel_size=2))
 
     assert memory(**sizes, tp=2).memory.lines == bill.lines
-
-
-def test_offline_steps_are_larger_and_leave_less_for_the_kv_cache():
-    served, offline = memory(), memory(entry=Entry.LLM)
-
-    assert served.memory.kv_cache_tokens > offline.memory.kv_cache_tokens
 
 
 def longrope(version):
@@ -131,10 +125,6 @@ def test_a_model_that_does_not_fit_says_on_how_many_gpus_it_would():
     assert total.text == "133.92", "as the lines add up"
 
 
-def test_on_as_many_gpus_it_fits():
-    assert not memory("llama-3.1-70b", tp=4).refusals
-
-
 def test_gpus_over_which_vllm_does_not_split_are_not_proposed():
     """phi-4 has 10 KV heads."""
     (refusal,) = memory("phi-4", "t4").refusals
@@ -161,12 +151,6 @@ def test_cuda_13_has_no_v100(version, left_out):
     notes = memory(gpu="v100", vllm_version=version).notes
 
     assert ("volta" in codes(notes)) is left_out
-
-
-def test_weights_are_split_over_the_gpus_of_a_replica():
-    weights = memory(tp=2, dp=3).memory.line("weights")
-
-    assert "over 2 GPUs" in sentence(weights.note)
 
 
 # -- where a log measured the KV cache -------------------------------------------------

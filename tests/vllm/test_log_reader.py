@@ -13,7 +13,6 @@ from chunkscope.vllm.settings import Settings
 from tests.vllm.log_lines import (
     BEGUN,
     CACHE,
-    PERIODIC,
     READY,
     SAID,
     SERVING,
@@ -162,14 +161,6 @@ def test_an_engine_that_served_and_begins_again_is_another_start(
     assert (first.first_line, second.first_line) == (1, 2 + len(before))
 
 
-def test_an_engine_that_begins_twice_starts_twice() -> None:
-    first, second = starts(BEGUN, CACHE, BEGUN)
-    assert (first.facts.kv_cache_tokens, second.facts.kv_cache_tokens) == (
-        919_824,
-        None,
-    )
-
-
 def test_what_a_server_says_first_is_of_the_engine_that_it_starts() -> None:
     banner = stamped("█  version 0.28.0", process="(APIServer pid=1) ")
     arguments = stamped(
@@ -279,16 +270,6 @@ def test_what_stands_between_is_no_hindrance(text, other) -> None:
     assert (window.running, window.hit_rate) == (1, 0.125)
 
 
-def test_a_hit_rate_of_nothing_is_left_out() -> None:
-    (window,) = engine(SERVING.replace(", Prefix cache hit rate: 12.5%", "")).windows
-    assert window.hit_rate is None
-
-
-def test_engines_that_are_added_up_are_counted() -> None:
-    start = engine(SERVING.replace("Engine 000: ", "8 Engines Aggregated: "))
-    assert (start.engines, start.windows[0].engines) == (8, 8)
-
-
 @pytest.mark.parametrize(
     ("seconds", "lengths"),
     [
@@ -318,12 +299,6 @@ def test_while_idle_vllm_reckons_without_a_word() -> None:
     quiet = periodic("10-23 10:00:10", prompt=0.0, running=0).replace("5.5", "0.0")
     start = engine(periodic("10-23 10:00:00"), quiet, periodic("10-23 10:00:59"))
     assert [window.seconds for window in start.windows] == [10, 10, 10]
-
-
-def test_lines_without_a_time_follow_each_other() -> None:
-    line = PERIODIC.format(prompt=1.0, running=1, waiting=0, kv=1.0)
-    windows = engine(line, line, line).windows
-    assert [window.end_s for window in windows] == [10, 20, 30]
 
 
 def test_a_log_of_weeks_keeps_its_sums_in_few_windows() -> None:

@@ -5,7 +5,7 @@ Read are OpenAI's messages, Anthropic's, ShareGPT's turns and items of /v1/respo
 They are written down as the server of the newest known vLLM writes them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chunkscope.prompts.chat.anthropic import from_anthropic, has_blocks
@@ -22,7 +22,6 @@ from chunkscope.prompts.chat.request import (
     ROW_FIELDS,
     SYSTEMS,
     TOOL_FIELDS,
-    holds_functions,
     system_message,
     template_kwargs,
     tools_of,
@@ -39,9 +38,7 @@ __all__ = [
     "Conversation",
     "Message",
     "conversation",
-    "holds_functions",
     "part_content",
-    "plain_conversations",
     "string_content",
     "without_developers",
 ]
@@ -59,10 +56,8 @@ def conversation(value: object, row: Mapping[str, Any]) -> Conversation:
         raise DataError("no_messages")
     if not isinstance(messages, list):
         raise wrong_type(messages, "messages", "list")
-    if all(isinstance(message, str) for message in messages):
-        raise DataError("chat_not_read", form="texts in turns, without roles")
-    if plain := plain_conversations([messages], [row]):
-        return plain[0]
+    if _is_plain(messages) and not any(name in row for name in ROW_FIELDS):
+        return Conversation(messages)
     written = []
     for number, message in _openai_messages(messages):
         written.append(openai_message(message, number))
@@ -79,9 +74,8 @@ def conversation(value: object, row: Mapping[str, Any]) -> Conversation:
 
 def _openai_messages(messages: list[Any]) -> Iterator[tuple[int, Message]]:
     """OpenAI's messages, each with the number of the message that it came from."""
-    pending: tuple[int, Message] | None = (
-        None  # an assistant's, to which items may belong
-    )
+    # An assistant's, to which items may belong.
+    pending: tuple[int, Message] | None = None
     for number, message in enumerate(messages, start=1):
         if not isinstance(message, dict):
             raise DataError("wrong_message", message=number, found=json_type(message))
@@ -109,33 +103,16 @@ def _converted(message: Message, number: int) -> list[Message]:
     return [message]
 
 
-def plain_conversations(
-    values: Sequence[object], rows: Sequence[object]
-) -> list[Conversation]:
-    """A conversation of each row, if all of them are texts of the usual roles; else
-    none.
-
-    Nearly all chats are like that, and are taken as they are.
-    """
-    for row in rows:
-        if isinstance(row, Mapping) and any(name in row for name in ROW_FIELDS):
-            return []
-    chats = []
-    for value in values:
-        if not isinstance(value, list) or not _is_plain(value):
-            return []
-        chats.append(Conversation(value))
-    return chats
-
-
 def _is_plain(messages: list[Any]) -> bool:
+    """Whether all are texts of the usual roles, as nearly all are: they stay as they
+    are.
+    """
     texts = []
     for message in messages:
         if not isinstance(message, dict) or tuple(message) != ("role", "content"):
             return False
-        if message["role"] not in PLAIN_ROLES or not isinstance(
-            message["content"], str
-        ):
+        text = message["content"]
+        if message["role"] not in PLAIN_ROLES or not isinstance(text, str):
             return False
-        texts.append(message["content"])
+        texts.append(text)
     return bool(texts) and all_unicode(texts)

@@ -60,10 +60,6 @@ def function_call(call_id: object, name: object, arguments: object) -> dict[str,
 
 
 def _role(message: Message, number: int) -> str:
-    if "parts" in message:
-        raise DataError("chat_not_read", form="Gemini")
-    if "tool_messages" in message:
-        raise DataError("chat_not_read", form="tau2")
     role = role_of(message)
     name = message.get("role", message.get("from", message.get("type")))
     # An item of /v1/responses that is not converted has a type that is no role.
@@ -92,7 +88,7 @@ def _part(part: object, number: int) -> Part | None:
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
         raise wrong_type(part, "content[]", "object", message=number)
-    kind = part.get("type") or _kind_of_untyped(part)
+    kind = part.get("type")
     if not isinstance(kind, str):
         raise wrong_type(kind, "content[].type", "text", message=number)
     if kind in MEDIA_PARTS:
@@ -105,14 +101,6 @@ def _part(part: object, number: int) -> Part | None:
     if not isinstance(text, str):
         raise wrong_type(text, "content[].text", "text", message=number)
     return {"type": "text", "text": text}
-
-
-def _kind_of_untyped(part: dict[str, object]) -> str | None:
-    """Bedrock's parts have no type: {"text": ...}, {"image": ...}."""
-    for key, value in part.items():
-        if value is not None:
-            return key
-    return None
 
 
 def _tool_calls(message: Message, number: int) -> Message:

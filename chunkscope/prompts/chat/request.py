@@ -9,11 +9,12 @@ from chunkscope.prompts.chat.conversation import Message, texts_in
 from chunkscope.prompts.chat.openai import openai_message
 from chunkscope.prompts.paths import FieldPath, json_in, shorten, wrong_type
 from chunkscope.sources.base import DataError
+from chunkscope.sources.json_document import is_list_of_objects
 
 Row = Mapping[str, Any]
 Tool = dict[str, Any]
 
-TOOL_FIELDS = ("tools", "functions", "available_tools")
+TOOL_FIELDS = ("tools", "functions")
 BFCL_TOOLS = "function"  # described in the types of Python, Java and JavaScript
 SYSTEMS = ("system", "system_prompt")
 PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
@@ -61,35 +62,16 @@ def tools_of(row: Row) -> list[Tool] | None:
     """The tools that a request offers. Raises DataError where vLLM would refuse
     them.
     """
-    if holds_functions(BFCL_TOOLS, row):
+    if is_list_of_objects(json_in(row.get(BFCL_TOOLS))):
         raise DataError("tools_not_read", field=BFCL_TOOLS)
     for name in TOOL_FIELDS:
         tools = json_in(row.get(name))
         if not tools:
             continue
-        if name == "available_tools" and not holds_functions(name, row):
-            continue
-        if isinstance(tools, dict) and name != "tools":
-            tools = [tools]
         if not isinstance(tools, list):
             raise wrong_type(tools, name, "list")
         return [_tool(json_in(tool)) for tool in tools]
     return None
-
-
-def holds_functions(name: str, row: object) -> bool:
-    """Whether a field holds descriptions of functions; one of that name may be
-    something else.
-    """
-    value = json_in(row.get(name)) if isinstance(row, Mapping) else None
-    tools = value if isinstance(value, list) else [value]
-    for tool in tools:
-        function = json_in(tool)
-        if not isinstance(function, dict):
-            return False
-        if "name" not in function and "function" not in function:
-            return False
-    return bool(value)
 
 
 def _tool(tool: object) -> Tool:

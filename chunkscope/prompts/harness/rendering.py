@@ -172,7 +172,6 @@ def failure(text: str, outcome: dict[str, Any], ended: int | None) -> Chunkscope
         return InputError(f"{text}: its process ended with {ended}; {end}")
     return InputError(
         f"{text}: no answer in time, so its process was stopped; {end}",
-        hint="set a longer timeout in chunkscope.toml ([analyze]), or give it less to "
-        "do with --limit N; an agent that waits for a certain answer never ends with a "
-        "mock model",
+        hint="give it less to do with --limit N; an agent that waits for a certain "
+        "answer never ends with a mock model",
     )

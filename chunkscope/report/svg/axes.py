@@ -21,6 +21,10 @@ class Plot:
     x: Scale
     y: Scale
 
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Where two values stand, in px."""
+        return self.x.at(x), self.y.at(y)
+
 
 def plot(
     canvas: Canvas,

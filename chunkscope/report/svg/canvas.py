@@ -34,8 +34,13 @@ def page_style() -> str:
 
 def file_style() -> str:
     """The colours of a picture that stands alone, in the plainest CSS."""
-    light = "\n".join(_rule(name, colours[0]) for name, colours in PALETTE.items())
-    dark = "\n".join(_rule(name, colours[1]) for name, colours in PALETTE.items())
+    light_rules = []
+    dark_rules = []
+    for name, (light, dark) in PALETTE.items():
+        light_rules.append(_rule(name, light))
+        dark_rules.append(_rule(name, dark))
+    light = "\n".join(light_rules)
+    dark = "\n".join(dark_rules)
     return f"{STROKES}\n{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
 
 
@@ -62,6 +67,26 @@ class Box:
     height: float
 
 
+def tag(name: str, content: str = "", **attributes: str | float) -> str:
+    """An element of SVG. Fractions have one decimal, what is empty is left out.
+
+    >>> tag("circle", r=2.0, class_="c1")
+    '<circle r="2.0" class="c1"></circle>'
+    """
+    parts = [name]
+    for key, value in attributes.items():
+        text = f"{value:.1f}" if isinstance(value, float) else str(value)
+        if not text:
+            continue
+        parts.append(f'{key.strip("_").replace("_", "-")}="{escape(text)}"')
+    return f"<{' '.join(parts)}>{content}</{name}>"
+
+
+def title(words: str) -> str:
+    """What a browser shows when the pointer rests on the element around it."""
+    return tag("title", escape(words)) if words else ""
+
+
 @dataclass
 class Canvas:
     """A picture that grows, element by element."""
@@ -73,13 +98,15 @@ class Canvas:
     def add(self, element: str) -> None:
         self.elements.append(element)
 
-    def rect(self, box: Box, look: str, title: str = "") -> None:
-        """`title` is what a browser shows when the pointer rests on it."""
-        words = f"<title>{escape(title)}</title>" if title else ""
-        self.add(
-            f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{max(box.width, 0.5):.1f}" '
-            f'height="{max(box.height, 0.0):.1f}" class="{look}">{words}</rect>'
-        )
+    def rect(self, box: Box, look: str, words: str = "") -> None:
+        """`words` are shown when the pointer rests on it."""
+        width, height = max(box.width, 0.5), max(box.height, 0.0)
+        size = {"width": width, "height": height}
+        self.add(tag("rect", title(words), x=box.x, y=box.y, **size, class_=look))
+
+    def dot(self, x: float, y: float, radius: float, look: str, words: str) -> None:
+        """A filled circle."""
+        self.add(tag("circle", title(words), cx=x, cy=y, r=radius, class_=look))
 
     def across(self, y: float, start: float, end: float, look: str) -> None:
         """A horizontal line."""
@@ -93,18 +120,17 @@ class Canvas:
         self, x: float, y: float, words: str, *, anchor: str = "start", look: str = ""
     ) -> None:
         """`y` is the base line of the letters."""
-        self.add(
-            f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
-            f'class="{look or "soft"}">{escape(words)}</text>'
-        )
+        look = look or "soft"
+        self.add(tag("text", escape(words), x=x, y=y, text_anchor=anchor, class_=look))
 
     def path(
         self, points: list[tuple[float, float]], look: str, *, dashes: str = ""
     ) -> None:
         """Points (x, y) that are joined."""
-        places = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-        self.add(f'<path d="M{places}" fill="none" class="{look}-line"{dashed}/>')
+        places = [f"{x:.1f} {y:.1f}" for x, y in points]
+        d = f"M{' L'.join(places)}"
+        look = f"{look}-line"
+        self.add(tag("path", d=d, fill="none", class_=look, stroke_dasharray=dashes))
 
     def legend(self, entries: list[tuple[str, str]]) -> None:
         """Swatches and names below what is drawn so far, in as many lines as needed."""
@@ -122,15 +148,19 @@ class Canvas:
 
     def svg(self, *, label: str, look: str = "", is_group: bool = False) -> str:
         """The picture as an element of HTML or the whole of a file."""
-        role = "group" if is_group else "img"
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="{look}" role="{role}" '
-            f'viewBox="0 0 {self.width:.0f} {self.height:.0f}" '
-            f'width="{self.width:.0f}" height="{self.height:.0f}" '
-            f'aria-label="{escape(label)}" font-size="12" '
-            'font-family="system-ui, sans-serif">\n'
-            + "\n".join(self.elements)
-            + "\n</svg>"
+        width, height = round(self.width), round(self.height)
+        return tag(
+            "svg",
+            "\n".join(self.elements),
+            xmlns="http://www.w3.org/2000/svg",
+            class_=look,
+            role="group" if is_group else "img",
+            viewBox=f"0 0 {width} {height}",
+            width=width,
+            height=height,
+            aria_label=label,
+            font_size=12,
+            font_family="system-ui, sans-serif",
         )
 
 

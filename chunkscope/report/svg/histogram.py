@@ -2,7 +2,7 @@
 
 from math import log2
 
-from chunkscope.artefacts.numbers import number, share
+from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.report.charts import Histogram
 from chunkscope.report.svg.axes import draw_x_label
 from chunkscope.report.svg.canvas import LINE, Box, Canvas, text_width
@@ -20,10 +20,8 @@ def draw_histogram(canvas: Canvas, chart: Histogram) -> None:
         left = place * slot
         if bin_.count:
             height = max(HEIGHT * bin_.count / most, LEAST)
-            words = (
-                f"{bin_.low:,} to {bin_.high - 1:,} tokens: {bin_.count:,} prompts, "
-                f"{share(bin_.count / total)}"
-            )
+            part = share(bin_.count / total)
+            words = f"{bin_.span} tokens: {plural(bin_.count, 'prompt')}, {part}"
             box = Box(left + 1, floor - height, slot - 2, height)
             canvas.rect(box, "c1", words)
             _write_count(canvas, bin_.count, left + slot / 2, floor - height - 4, slot)

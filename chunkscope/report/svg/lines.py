@@ -1,7 +1,5 @@
 """Curves between two axes. Each has a colour and its own dashes."""
 
-from html import escape
-
 from chunkscope.report.charts import Line, Lines
 from chunkscope.report.svg.axes import Plot, plot
 from chunkscope.report.svg.canvas import LINE, Canvas, look_of
@@ -27,13 +25,10 @@ def draw_lines(canvas: Canvas, chart: Lines) -> None:
 
 
 def _draw_line(axes: Plot, line: Line, look: str, dashes: str) -> None:
-    places = [(axes.x.at(x), axes.y.at(y)) for x, y in line.points]
+    places = [axes.place(x, y) for x, y in line.points]
     axes.canvas.path(places, f"curve {look}", dashes=dashes)
     if len(places) > MOST_DOTS:
         return
     for (x_value, y_value), (x, y) in zip(line.points, places, strict=True):
-        words = f"{axes.x.axis.unit.brief(x_value)}: {axes.y.axis.unit.brief(y_value)}"
-        axes.canvas.add(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{look}">'
-            f"<title>{escape(words)}</title></circle>"
-        )
+        words = f"{axes.x.figure(x_value)}, {axes.y.figure(y_value)}"
+        axes.canvas.dot(x, y, 4, look, words)

@@ -1,10 +1,16 @@
 """Points between two axes, which a pointer, a finger or the Tab key can choose."""
 
-from html import escape
-
 from chunkscope.report.charts import Point, Scatter
 from chunkscope.report.svg.axes import LEFT, Plot, plot
-from chunkscope.report.svg.canvas import LINE, Canvas, cut, look_of, text_width
+from chunkscope.report.svg.canvas import (
+    LINE,
+    Canvas,
+    cut,
+    look_of,
+    tag,
+    text_width,
+    title,
+)
 
 MOST_NAMES = 10  # with more points, names would lie on each other
 TOUCH = 12  # px around a point that a finger hits
@@ -32,39 +38,37 @@ def draw_scatter(canvas: Canvas, chart: Scatter) -> None:
 def _draw_diagonal(axes: Plot) -> None:
     low = max(axes.x.low, axes.y.low)
     high = min(axes.x.high, axes.y.high)
-    ends = [(axes.x.at(value), axes.y.at(value)) for value in (low, high)]
+    ends = [axes.place(low, low), axes.place(high, high)]
     axes.canvas.path(ends, "soft", dashes="5 4")
 
 
 def _draw_point(axes: Plot, point: Point, look: str) -> None:
     """A dot with a larger area around it, and what it says when it is chosen."""
-    x, y = axes.x, axes.y
-    words = (
-        f"{point.name}: {x.axis.label} {x.axis.unit.brief(point.x)}, "
-        f"{y.axis.label} {y.axis.unit.brief(point.y)}."
-    )
+    words = f"{point.name}: {axes.x.figure(point.x)}, {axes.y.figure(point.y)}."
     if point.detail:
         words += f" {point.detail}"
+    x, y = axes.place(point.x, point.y)
     radius = 7 if point.strong else 5
-    place = f'cx="{x.at(point.x):.1f}" cy="{y.at(point.y):.1f}"'
-    axes.canvas.add(
-        f'<g class="point" tabindex="0" role="button" aria-label="{escape(words)}">'
-        f"<title>{escape(words)}</title>"
-        f'<circle {place} r="{TOUCH}" fill="transparent"/>'
-        f'<circle {place} r="{radius}" class="{look} ground-line"/></g>'
-    )
+    parts = [
+        title(words),
+        tag("circle", cx=x, cy=y, r=TOUCH, fill="transparent"),
+        tag("circle", cx=x, cy=y, r=radius, class_=f"{look} ground-line"),
+    ]
+    content = "".join(parts)
+    button = {"tabindex": "0", "role": "button", "aria_label": words}
+    axes.canvas.add(tag("g", content, class_="point", **button))
 
 
 def _draw_names(axes: Plot, points: tuple[Point, ...]) -> None:
     """Each name beside, above or below its point, where nothing stands yet."""
     taken: list[tuple[float, float, float]] = []  # from x to x, at a height
     for point in points:
-        x, y = axes.x.at(point.x), axes.y.at(point.y)
+        x, y = axes.place(point.x, point.y)
         taken.append((x - TOUCH, x + TOUCH, y + 4))
     for point in sorted(points, key=lambda point: not point.strong):
         name = cut(point.name, axes.canvas.width / 2)
         width = text_width(name)
-        x, y = axes.x.at(point.x), axes.y.at(point.y)
+        x, y = axes.place(point.x, point.y)
         for start, base in (
             (x + TOUCH, y + 4),
             (x - TOUCH - width, y + 4),

@@ -46,6 +46,10 @@ class Scale:
                 return ticks
         return _linear_ticks(self.low, self.high, most, self.axis.unit)
 
+    def figure(self, value: float) -> str:
+        """A value with its axis's label."""
+        return f"{self.axis.label} {self.axis.unit.brief(value)}"
+
     def written(self, value: float) -> str:
         """A tick's label."""
         if value == 0:
