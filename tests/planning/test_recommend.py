@@ -621,6 +621,7 @@ def test_what_costs_nothing_is_named_where_the_defaults_stay():
         Profile.load(REPOSITORY / "reports" / "example" / "profile.json"),
         model="llama-3.1-8b",
         gpu="h100",
+        together=True,
     )
     assert made.advice.kind is AdviceKind.KEEP
     assert "If you stream answers, set max_num_batched_tokens 2,048" in advice(made)
