@@ -410,8 +410,17 @@ def cautions(profile: Profile) -> Iterator[str]:
     if hidden > 0:
         verb = "is" if hidden == 1 else "are"
         yield f"{plural(hidden, 'more note')} {verb} in the profile"
+    yield from counted_fields(profile)
+
+
+def counted_fields(profile: Profile) -> Iterator[str]:
+    """Which fields were taken for the prompt, where nobody named one."""
+    fields = []
     for field, names in guessed_fields(profile).items():
-        yield f'{named(names)}: counted "{field}" (guessed; --field names another)'
+        fields.append(f'"{field}" ({named(names)})')
+    if fields:
+        text = "; ".join(fields[:MOST_NOTES])
+        yield f"the prompt was taken from {text}; --field names another"
 
 
 def bad_rows(profile: Profile) -> Iterator[str]:
