@@ -209,13 +209,13 @@ def test_recommend_and_find_rate_name_the_same_rate_and_recommend_how_many_gpus(
     rate = re.search(r"rate of about ([\d.]+)/s", told)[1]
     assert f"60/s needs about {-(-60 // float(rate)):.0f} GPUs" in told
     found = run(folder, "simulate", "reports/a b", "--find-rate", "--requests", "100")
-    assert f"keeps the limits up to {rate}/s" in " ".join(found.out.split())
+    assert f"sustains {rate}/s" in " ".join(found.out.split())
     after = found.err.partition("; next: ")[2]  # plans the same at the rate that holds
     assert (after.count(" --slo "), after.count(" --arrivals ")) == (1, 1), after
     assert f" --arrivals {float(rate):.3g}/s" in after
     run(folder, "recommend", *words.split()[:6])
     free = run(folder, "simulate", "--find-rate", "--requests", "100").out
-    assert "serves up to" in " ".join(free.split())
+    assert "sustains" in " ".join(free.split())
 
 
 def test_limits_that_cannot_be_kept_are_emitted_only_anyway_with_a_comment(folder):
