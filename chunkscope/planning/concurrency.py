@@ -35,6 +35,7 @@ LEAST_CONTEXT = 4_096  # tokens: nobody gives an agent less
 MOST_ANSWER_TOKENS = 8_000_000  # of requests that are simulated
 HOST_STEP_GIB = 16  # host memory is named in multiples of it
 MOST_HOST_GIB = 256
+WORTH_A_CHANGE = 1.05  # times as fast: for less nobody changes the engine
 NEAR_NUMBERS = 1.15  # as many under way: what lies between makes no difference
 
 
@@ -224,7 +225,7 @@ def samples_answer(search: Search, settings: Settings) -> ConcurrencyAnswer | No
         curve.run(min(client, curve.most))
     changes: tuple[KneeChange, ...] = ()
     if advised < curve.most:
-        changes = tuple(knee_changes(agents, settings, advised, search.tick))
+        changes = tuple(knee_changes(agents, settings, curve, search.tick))
     return ConcurrencyAnswer(
         unit="samples",
         advised=advised,
@@ -309,15 +310,17 @@ class Change:
 
 
 def knee_changes(
-    case: Case, settings: Settings, advised: int, tick: Callable[[], None]
+    case: Case, settings: Settings, usual: Curve, tick: Callable[[], None]
 ) -> Iterator[KneeChange]:
-    """What each of them makes of the number to keep under way, by doubling it."""
+    """What makes the run faster, and how many to keep under way then, by doubling."""
+    advised = usual.enough
+    best_hours = usual.best_hours
     for change in changes_of(case, settings):
         curve = curve_of(change.case, change.settings, tick, change.host_gib or 0.0)
         at_once = min(advised, curve.most)
         while curve.hours(at_once) == curve.best_hours and at_once < curve.most:
             at_once = min(2 * at_once, curve.most)
-        if curve.best_hours == NEVER:
+        if curve.best_hours * WORTH_A_CHANGE > best_hours:
             continue
         yield KneeChange(
             code=change.code,
@@ -387,17 +390,19 @@ def memory_for_all(case: Case, settings: Settings) -> float:
 
 
 def next_gpu(case: Case) -> str | None:
-    """The smallest of the table with more memory, as fast a one, and of the same
-    maker."""
+    """The smallest of the table with more memory that is as fast, by the same maker."""
     gpu = case.engine.gpu
-    if gpu is None or gpu.bandwidth_gb_s is None:
+    if gpu is None or gpu.speed is None:
         return None
     maker = gpu.title.partition(" ")[0]
     larger = []
     for name, candidate in TABLE.items():
         if candidate.speed is None or not candidate.title.startswith(maker):
             continue
-        is_as_fast = (candidate.bandwidth_gb_s or 0.0) >= gpu.bandwidth_gb_s
-        if is_as_fast and candidate.memory_gib > LARGER_TIMES * gpu.memory_gib:
+        if candidate.memory_gib <= LARGER_TIMES * gpu.memory_gib:
+            continue
+        reads_as_fast = candidate.speed[0] >= gpu.speed[0]
+        computes_as_fast = candidate.speed[1] >= gpu.speed[1]
+        if reads_as_fast and computes_as_fast:
             larger.append((candidate.memory_gib, name))
     return min(larger)[1] if larger else None
