@@ -293,8 +293,10 @@ def analyze(
     """
     check_format(form, json=json)
     check_tasks(paths, has_task_options=shots is not None or limit is not None)
+    export = None
     if export_trace is not None:
         check_not_data(export_trace, paths)
+        export = api.new_export()
     with console.progress(quiet=quiet, tell=say_note) as progress:
         profile = api.analyze(
             with_sample_data(paths),
@@ -326,13 +328,14 @@ def analyze(
             fewshot_as_multiturn=fewshot_as_multiturn,
             prefixes=prefixes,
             ray=ray,
-            export_trace=export_trace,
+            export=export,
             listener=progress,
         )
     profile = replace(profile, command=recorded_command())
     profile.save(out)
     show_profile(profile, details=details, form=form, json=json)
-    if export_trace is not None:
+    if export is not None and export_trace is not None:
+        export.write(export_trace)
         say_trace(export_trace, profile)
     has_failed = bool(profile.failures) or (profile.skipped and not skip_bad_rows)
     if has_failed:

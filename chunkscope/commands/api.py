@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from chunkscope.hardware.gpus import Gpu
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import Profile
+    from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.models.shape import ModelShape
     from chunkscope.planning.plan import Plan
     from chunkscope.report.prefixes import PrefixSummary
@@ -41,6 +42,13 @@ if TYPE_CHECKING:
 
 def no_progress() -> None:
     """What is called after each simulated setting, where nobody watches."""
+
+
+def new_export() -> "TraceExport":
+    """What takes the requests down while they are counted, to be written later."""
+    from chunkscope.lengths.trace_export import TraceExport
+
+    return TraceExport()
 
 
 def analyze(
@@ -75,6 +83,7 @@ def analyze(
     prefixes: bool = True,
     ray: bool | str = False,
     export_trace: Name | None = None,
+    export: "TraceExport | None" = None,
     options: "AnalyzeOptions | None" = None,
     listener: "Progress | None" = None,
 ) -> "Profile":
@@ -86,13 +95,12 @@ def analyze(
     """
     from chunkscope.lengths.analyze import analyze as count
     from chunkscope.lengths.options import AnalyzeOptions, DatasetOptions
-    from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.prompts.harness.rendering import RenderOptions
     from chunkscope.prompts.options import SelectOptions
     from chunkscope.prompts.prefix_files import PrefixFile
     from chunkscope.sources.base import ReadOptions
 
-    if ray and export_trace is not None:
+    if ray and (export is not None or export_trace is not None):
         raise UsageError("--ray and --export-trace cannot be used together")
     if options is None:
         by_dataset = {}
@@ -140,11 +148,11 @@ def analyze(
 
         address = ray if isinstance(ray, str) else os.environ.get("RAY_ADDRESS")
         return analyze_on_ray(paths, address, options=options, listener=listener)
-    if export_trace is None:
-        return count(paths, options=options, listener=listener)
-    export = TraceExport()
+    if export is None and export_trace is not None:
+        export = new_export()
     profile = count(paths, options=options, listener=listener, export=export)
-    export.write(Path(export_trace))
+    if export is not None and export_trace is not None:
+        export.write(Path(export_trace))
     return profile
 
 

@@ -121,8 +121,8 @@ HINTS = {
     "not_a_table": "is a quote opened there and never closed?",
     "lfs_pointer": "fetch the data with `git lfs pull`",
     "other_data": "--input-format and --encoding say how to read it",
-    "unknown_data": "it reads JSON, CSV, Parquet, Arrow and text; see `chunkscope "
-    "help formats`",
+    "unknown_data": "name its format with --input-format (csv, text, ...), or give it "
+    "the suffix of its format; see `chunkscope help formats`",
     "no_field": "name another field; [datasets] in chunkscope.toml has fields of "
     "single datasets",
     "no_fields": "expected objects with text in them",

@@ -152,7 +152,9 @@ KINDS: dict[str, type[Artefact]] = {
 }
 # Those of a newcomer, who tries the commands here, stand beside these folders.
 COMMITTED = sorted(
-    {*REPORTS.glob("*/**/*.json")} - {*REPORTS.glob("example/lm_eval/*")}
+    {*REPORTS.glob("*/**/*.json")}
+    - {*REPORTS.glob("example/lm_eval/*")}
+    - {*REPORTS.glob("**/config.json")}  # of a model
 )
 
 

@@ -22,7 +22,7 @@ OTHERS = [{**row, "is_odd": row["n"] % 2 == 1, "more": None} for row in ROWS]
 
 
 def content_of(file: Path, **options: Any) -> Content | None:
-    (dataset,) = chunkscope.analyze(file, fields="question", **options).datasets
+    (dataset,) = chunkscope.analyze(file, field="question", **options).datasets
     return dataset.content
 
 

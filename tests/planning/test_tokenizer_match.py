@@ -43,7 +43,8 @@ def test_another_tokenizer_is_said_with_both_names(counted: str, model: str) -> 
     note = tokenizer_note(counted_with(counted), shape)
     assert note.code == "other_tokenizer"
     again = f"chunkscope analyze 'x y' -q --model {model}"  # can be pasted
-    assert sentence(note) == f"counted with {counted}; exact lengths: {again}"
+    exact = f"For exact lengths: {again}"
+    assert sentence(note) == f"Counted with {counted}. {exact}"
 
 
 @pytest.mark.parametrize(

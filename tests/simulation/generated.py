@@ -91,7 +91,7 @@ def cached_windows(seed: int) -> Workload:
     for request in requests:
         request["stretch"] = chance.choice([-1, 0, 1, 2])
         if chance.random() < 0.7:
-            prompt = chance.randint(longest // 2, longest)
+            prompt = chance.randint(max(1, longest // 2), longest)
             room = engine["max_model_len"] - request["output"]
             request["prompt"] = min(prompt, room)
     return {
