@@ -256,7 +256,7 @@ def next_command(plan: "Plan", out: Path) -> str:
             return command_line("simulate", *file, "--find-rate")
         return ""
     if plan.model is None or plan.gpu is None:
-        return command_with_machine(plan)
+        return command_for_names(plan)
     if plan.deployment.entry is not Entry.SERVE:
         return command_line("verify", *file)
     words = ["vllm", "serve", plan.model.load_name]
@@ -265,11 +265,8 @@ def next_command(plan: "Plan", out: Path) -> str:
     return shlex.join(words)
 
 
-def command_with_machine(plan: "Plan") -> str:
-    """The same command with what was missing to simulate."""
-    words = list(plan.source.command)
+def command_for_names(plan: "Plan") -> str:
+    """What lists the names of what was missing to simulate."""
     if plan.model is None:
-        words += ["--model", "NAME"]
-    if plan.gpu is None:
-        words += ["--gpu", "NAME"]
-    return shlex.join(words)
+        return "chunkscope models"
+    return "chunkscope gpus"

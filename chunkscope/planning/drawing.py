@@ -76,17 +76,20 @@ def draw(  # noqa: PLR0913  (all by name)
         )
     outputs = request.outputs_of(datasets)
     served = served_sessions(datasets, outputs, room)
+    sessions = request.requests
+    if sessions is None:
+        sessions = most_sessions(request, engine, datasets, outputs, room)
+    if count is not None:
+        sessions = min(count, sessions)
     workloads = []
     phases = []
     for dataset, output in zip(datasets, outputs, strict=True):
         of_dataset = served_sessions([dataset], [output], room)
         if not of_dataset:
             continue
-        part = count
-        if count is not None:
-            part = max(1, round(count * of_dataset / served))
-        own = request.only(dataset.name)
-        workload = drawn(own, engine, [dataset], room, part, variation)
+        part = max(1, round(sessions * of_dataset / served))
+        own = replace(request.only(dataset.name), requests=part)
+        workload = drawn(own, engine, [dataset], room, None, variation)
         client = client_of(request, [dataset]).or_advised(advised_samples, [dataset])
         phase = Phase(
             name=dataset.name,

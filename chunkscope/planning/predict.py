@@ -229,9 +229,22 @@ def workload_info(
         seed=None if workload.arrivals == AS_IN_TRACE else workload.seed,
         arrivals=RATED if options.find_rate else workload.arrivals,
         order=workload.order,
-        concurrency=workload.concurrency,
+        concurrency=requests_under_way(workload),
         samples_at_once=workload.samples_at_once,
     )
+
+
+def requests_under_way(workload: Workload) -> int | None:
+    """Requests that the client keeps under way: the most of any dataset that is sent by
+    itself; None where one of them is sent all at once."""
+    if not workload.phases:
+        return workload.concurrency
+    most = 0
+    for phase in workload.phases:
+        if phase.concurrency is None:
+            return None
+        most = max(most, phase.concurrency)
+    return most
 
 
 # -- the settings ----------------------------------------------------------------------

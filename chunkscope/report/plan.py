@@ -66,6 +66,8 @@ from chunkscope.vllm.settings import Settings
 HOUR_S = 3_600
 SMOOTHER = 2  # times: a longest gap that shrinks by this is worth a sentence
 PRICE = 1.5  # times: one that grows by this is the price of a gain
+LONGER_WAIT = 3  # times: an answer that takes as long is worth a sentence
+SHORT_WAIT_S = 60  # for which no client gives up
 MAIN_PART = 0.5  # of a range, that makes its reason the main one
 # What has to be known before the answer is used: in short, the note below it.
 WARNINGS = {"prompts_refused": "{count:,} of {of:,} prompts do not fit."}
@@ -97,6 +99,7 @@ def plan_blocks(plan: Plan) -> list[Block]:
     blocks: list[Block] = [
         Headline(headline(plan)),
         *[Text(text) for text in warnings(plan)],
+        *[Text(text) for text in waiting_sentences(plan)],
         *[Text(saving_text(saving)) for saving in plan.savings],
         Facts(tuple(facts(plan))),
         Text(setup_sentence(plan)),
@@ -408,6 +411,8 @@ def setup(plan: Plan) -> str:
         machine = machine_text(plan.model.load_name, gpu, gpus)
         machine += validated_text(plan.notes)
     prompts = plural(plan.refused.of, "prompt")
+    if plan.request.samples > 1:
+        prompts += f", each sent {plan.request.samples:,} times"
     if plan.concurrency is not None and has_sessions(plan):
         prompts += f" of {plural(plan.concurrency.samples, 'sample')}"
     if plan.request.is_open:
@@ -498,6 +503,25 @@ def concurrency_facts(plan: Plan) -> list[Fact]:
         return []
     remark = "requests at once are as fast as more (simulated)"
     return [Fact(label="concurrency", value=f"{answer.advised:,}", remark=remark)]
+
+
+def waiting_sentences(plan: Plan) -> list[str]:
+    """What a client that sends more than it must waits for, where that is long."""
+    answer = plan.concurrency
+    if answer is None or has_sessions(plan):
+        return []
+    points = {point.at_once: point for point in answer.points}
+    advised = points.get(answer.advised)
+    usual = points.get(answer.client or max(points))
+    if advised is None or usual is None or usual.e2e_p95_s < SHORT_WAIT_S:
+        return []
+    if usual.e2e_p95_s < LONGER_WAIT * advised.e2e_p95_s:
+        return []
+    return [
+        f"Send {answer.advised:,} requests at once: the run takes as long, and 95 % of "
+        f"the answers are complete within {seconds(advised.e2e_p95_s)}. With "
+        f"{usual.at_once:,} at once that takes {seconds(usual.e2e_p95_s)} (simulated)."
+    ]
 
 
 # -- details ---------------------------------------------------------------------------

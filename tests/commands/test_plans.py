@@ -126,8 +126,8 @@ def test_with_check_a_version_is_planned_for(planned, monkeypatch, words, versio
         ),
         pytest.param(
             ("--model", "qwen2.5-1.5b"),
-            "chunkscope recommend --model qwen2.5-1.5b -o next.json --gpu NAME",
-            id="name the GPU",
+            "chunkscope gpus",
+            id="list the GPUs",
         ),
         pytest.param(
             (*MACHINE, "--entry", "llm"), "chunkscope verify next.json", id="measure it"
