@@ -108,11 +108,11 @@ CASES = {
         """,
     "emit": """
         analyze sample_data
-        $ recommend --model qwen2.5-1.5b --gpu l4 --requests 300 --emit vllm-args
-        $ recommend --model qwen2.5-1.5b --gpu l4 --requests 300 --emit python
-        $ recommend --model qwen2.5-1.5b --gpu l4 --requests 300 --emit lm-eval
-        $ recommend --model qwen2.5-1.5b --gpu l4 --requests 300 --emit kubernetes
-        $ recommend --model qwen2.5-1.5b --gpu l4 --requests 300 --emit docker-compose
+        $ recommend --model qwen2.5-1.5b --gpu l4 --emit vllm-args
+        $ recommend --model qwen2.5-1.5b --gpu l4 --emit python
+        $ recommend --model qwen2.5-1.5b --gpu l4 --emit lm-eval
+        $ recommend --model qwen2.5-1.5b --gpu l4 --emit kubernetes
+        $ recommend --model qwen2.5-1.5b --gpu l4 --emit docker-compose
         """,
     "emit-off": """
         analyze sample_data
