@@ -1,5 +1,6 @@
 """`chunkscope analyze`."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -405,7 +406,7 @@ def say_trace(file: Path, profile: "Profile") -> None:
     console.say(
         f"wrote {file}: requests that are sent all at once\n"
         "replay it: vllm bench serve --backend vllm --model MODEL "
-        f"--dataset-name timed_trace --dataset-path {file} "
+        f"--dataset-name timed_trace --dataset-path {shlex.quote(str(file))} "
         f"--num-prompts {profile.overall.count} "
         f"--timed-trace-chunk-hash-size {MOONCAKES_BLOCK} "
         "--timed-trace-sec-multiplier 0.001"

@@ -102,4 +102,4 @@ def test_no_prompt_is_made_that_will_not_be_read(tmp_path: Path) -> None:
     run = chunkscope(tmp_path, "demo", "--long", "999999999")
     assert (run.code, "999,999,999" in run.err) == (3, True)
     (tmp_path / "chunkscope.toml").write_text("[demo]\nlong = 0\n")
-    assert chunkscope(tmp_path, "demo").code == 2
+    assert chunkscope(tmp_path, "demo").code == 3

@@ -194,7 +194,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert time.monotonic() < until, "the cluster did not start"
         time.sleep(0.2)
     yield f"127.0.0.1:{port}"
-    head.send_signal(signal.SIGINT)
+    head.terminate()
     head.wait(PATIENCE_S)
 
 

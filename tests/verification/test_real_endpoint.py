@@ -193,7 +193,7 @@ def test_real_prompts_are_sent_again_and_each_repeat_has_an_empty_cache(served):
 
 
 def test_the_doctor_watches_a_server_at_work(served, installed):
-    sent = workload(*[200] * 40, output=200)
+    sent = workload(*[200] * 100, output=200)
     at_work = threading.Thread(
         target=measure, args=(served, sent), kwargs={"repeats": 1}
     )
