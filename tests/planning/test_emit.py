@@ -35,14 +35,18 @@ def test_yaml_is_a_mapping_where_nothing_is_set():
 def test_env_can_be_sourced(tmp_path):
     (tmp_path / "env").write_text(text(Target.ENV, SHORT) + "\n")
     shell = subprocess.run(
-        ["sh", "-c", ". ./env; echo $CHUNKSCOPE_VLLM_ARGS; echo $CHUNKSCOPE_MAX_MODEL_LEN"],
+        [
+            "sh",
+            "-c",
+            ". ./env; echo $CHUNKSCOPE_VLLM_ARGS; echo $CHUNKSCOPE_MAX_MODEL_LEN",
+        ],
         cwd=tmp_path,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert shell.stdout.splitlines() == [text(Target.VLLM_ARGS, SHORT), "768"]
 
 
-# -- harnesses: whole commands -------------------------------------------------------------------
+# -- harnesses: whole commands -------------------------------------------------------
 
 
 def test_lm_eval_cuts_prompts_to_a_context_that_is_set_and_only_then():
@@ -55,7 +59,8 @@ def test_lm_eval_cuts_prompts_to_a_context_that_is_set_and_only_then():
 
 @pytest.mark.parametrize("target", Target)
 def test_every_form_says_who_starts_the_engine_it_was_planned_for(target):
-    """In Python more tokens go into a step and fewer or more requests run than in a server."""
+    """In Python more tokens go into a step and fewer or more requests run than in a
+    server."""
     same, other = (
         emit(plan_that_sets(given={}, entry=entry), target)
         for entry in sorted(
@@ -71,7 +76,8 @@ def test_every_form_says_who_starts_the_engine_it_was_planned_for(target):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A model with everything in its path that a shell or a template could trip over."""
+    """A model with everything in its path that a shell or a template could trip
+    over."""
     place = tmp_path / "my $HOME 'model'"
     place.mkdir()
     (place / "config.json").write_text(json.dumps(MODELS["llama-3.1-8b"].config))
@@ -91,7 +97,7 @@ def test_a_path_with_blanks_and_dollars_is_one_word_in_every_command(folder):
         assert any(str(folder) in word for word in shell.stdout.splitlines()), target
 
 
-# -- manifests -----------------------------------------------------------------------------------
+# -- manifests -----------------------------------------------------------------------
 
 
 def test_compose_mounts_the_models_whole_folder_and_escapes_what_it_would_replace(

@@ -52,13 +52,15 @@ def test_a_setting_that_keeps_a_limit_which_vllms_own_breaks_is_chosen(monkeypat
     assert (made.default_run.slo.is_met, made.run.slo.is_met) == (False, True)
     uses = [one.slo.use for one in made.tried]
     assert made.run.slo.use <= min(uses) + 0.01, "the most room of all that were tried"
-    # Room to spare is not paid for with later first tokens, which a tighter limit may cost.
+    # Room to spare is not paid for with later first tokens, which a tighter limit may
+    # cost.
     assert served("itl_p99=40ms", "12/s").settings.given() == {
         "max_num_batched_tokens": 512
     }
     assert "256 instead of 8,192" in (tight := advice(served("itl_p99=20ms", "12/s")))
     assert "to first token grows from" in tight
-    # At 0.18/s none was to keep them, and 0.198/s would do: some of the requests had found less.
+    # At 0.18/s none was to keep them, and 0.198/s would do: some of the requests had
+    # found less.
     monkeypatch.setattr(
         "chunkscope.planning.search.best_settings", lambda search: search.case.default
     )
@@ -76,7 +78,8 @@ def test_all_at_once_the_fastest_that_keeps_the_limits_is_chosen():
 
 
 def test_budget_and_requests_at_once_are_searched_together():
-    """One after the other ended at a budget of 1,024, which takes longer than 4,096 and 256."""
+    """One after the other ended at a budget of 1,024, which takes longer than 4,096 and
+    256."""
     made = advised(MIXED * 6, model="llama-3.1-8b", gpu="h100", slo="itl_max=300ms")
     problem_free = advised(MIXED * 6, model="llama-3.1-8b", gpu="h100")
     assert made.run.figures.makespan_s <= 1.05 * problem_free.run.figures.makespan_s
@@ -92,7 +95,8 @@ def test_what_0_31_brought_is_tried_where_it_is_known(version, known):
 
 
 def test_at_twice_the_rate_that_is_served_many_wait():
-    """A thousand requests, fewer than may run at once, never waited, whatever the rate."""
+    """A thousand requests, fewer than may run at once, never waited, whatever the
+    rate."""
     made, short = (
         served("ttft_p95=2s", max_output=256),
         profile(data=range(100, 300, 4)),
@@ -130,7 +134,8 @@ def test_a_limit_that_nothing_uses_is_kept_by_vllms_default():
     made = served("itl_p99=1s", "8/s", max_output=1)
     assert (made.advice.kind, made.run.slo.use) == (AdviceKind.KEEP, 0)
     assert "rough_gaps" not in {note.code for note in made.notes}
-    # Where the limit decides nothing, the advice is as without it: fewer at once were advised.
+    # Where the limit decides nothing, the advice is as without it: fewer at once were
+    # advised.
     loose, free = (
         advised([3] * 1000, gpu="h100", slo=slo) for slo in ("ttft_p95=1h", None)
     )
@@ -159,7 +164,7 @@ def test_a_setting_that_a_variation_cannot_run_is_in_doubt(monkeypatch):
     assert (made.advice.kind, made.advice.doubt) == (AdviceKind.SET, "longer_prompts")
 
 
-def test_the_headline_names_what_vllm_needs_to_start_though_no_setting_keeps_the_limits():
+def test_what_vllm_needs_to_start_is_named_though_no_setting_keeps_the_limits():
     made = served(
         "itl_p99=1ms", "1/s", model="mistral-nemo-12b", gpu="l40s", max_output=8
     )
@@ -172,13 +177,14 @@ def test_the_headline_names_what_vllm_needs_to_start_though_no_setting_keeps_the
 
 
 def test_a_client_that_keeps_few_under_way_is_planned_for():
-    """Eight at once never overfill the cache: there is nothing to gain from other settings."""
+    """Eight at once never overfill the cache: there is nothing to gain from other
+    settings."""
     made = advised([300] * 100, **SERVED, concurrency=8)
     assert made.settings.given() == {}
     assert made.run.most_running <= 8
 
 
-# -- on the command line -------------------------------------------------------------------------
+# -- on the command line -------------------------------------------------------------
 
 IMPOSSIBLE = (
     "--model qwen3-8b --gpu h100 --max-output 2 --slo itl_p50=0.1ms --arrivals 8/s"

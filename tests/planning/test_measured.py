@@ -14,9 +14,12 @@ from tests.vllm.log_lines import stamped
 
 CONTEXT = 16_384
 START = (
-    "Initializing a V1 LLM engine (v{version}) with config: model='models/llama-3.1-8b', "
-    "dtype=torch.bfloat16, max_seq_len=16384, tensor_parallel_size=1, data_parallel_size=1, "
-    "enforce_eager=False, kv_cache_dtype=auto, device_config=cuda, enable_prefix_caching=True, "
+    "Initializing a V1 LLM engine (v{version}) with config: "
+    "model='models/llama-3.1-8b', "
+    "dtype=torch.bfloat16, max_seq_len=16384, tensor_parallel_size=1, "
+    "data_parallel_size=1, "
+    "enforce_eager=False, kv_cache_dtype=auto, device_config=cuda, "
+    "enable_prefix_caching=True, "
     "enable_chunked_prefill=True"
 )
 # As one H200 said it (vLLM 0.24.0), but for the arguments.
@@ -28,7 +31,8 @@ FITTED = (
 )
 ARGS = "non-default args: {'model': 'models/llama-3.1-8b', 'max_model_len': 16384"
 OTHER_GPU = (
-    "Free memory on device (78.1/79.2 GiB) on startup. Desired GPU memory utilization is (0.9, "
+    "Free memory on device (78.1/79.2 GiB) on startup. Desired GPU memory "
+    "utilization is (0.9, "
     "71.3 GiB). Actual usage is 15.0 GiB for weight, 1.2 GiB for peak activation. "
 )
 BUDGET = "Chunked prefill is enabled with max_num_batched_tokens=8192."
@@ -106,8 +110,10 @@ def test_the_last_start_that_measured_counts(tmp_path: Path) -> None:
 
 def test_what_would_have_fitted_is_a_measurement_too(tmp_path: Path) -> None:
     said = (
-        "To serve at least one request with the model's max seq len (16384), (2.00 GiB KV cache is "
-        "needed, which is larger than the available KV cache memory (1.00 GiB). Based on the "
+        "To serve at least one request with the model's max seq len (16384), "
+        "(2.00 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (1.00 GiB). "
+        "Based on the "
         "available memory, the estimated maximum model length is 8192."
     )
     plan = advised([100] * 50, log=written(tmp_path, said))

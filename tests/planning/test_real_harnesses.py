@@ -1,8 +1,9 @@
-"""What is emitted for others, given to them: two harnesses, the schemas of two manifests.
+"""What is emitted for others, given to them: two harnesses, the schemas of two
+manifests.
 
-They are asked through CHUNKSCOPE_HARNESS_PYTHON, an interpreter that has them. Only vLLM is a
-dummy, which writes down how it was started and ends: what a harness makes of the pasted words is
-what is looked at. They run in a folder with a task called TASK.
+They are asked through CHUNKSCOPE_HARNESS_PYTHON, an interpreter that has them. Only
+vLLM is a dummy, which writes down how it was started and ends: what a harness makes of
+the pasted words is what is looked at. They run in a folder with a task called TASK.
 """
 
 import json
@@ -131,7 +132,8 @@ def test_kubernetes_accepts_every_document(harness_python, tp):
     program = (
         "import json, sys, kubernetes_validate as k\n"
         "for one in json.load(sys.stdin):\n"
-        "    for version in ('1.25', '1.29', '1.33', '1.37'): k.validate(one, version, strict=True)"
+        "    for version in ('1.25', '1.29', '1.33', '1.37'): k.validate(one, "
+        "version, strict=True)"
     )
     documents = [*yaml.safe_load_all(emit(made, Target.KUBERNETES).text)]
     asking(harness_python, program, json.dumps(documents))

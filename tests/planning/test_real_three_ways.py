@@ -28,14 +28,15 @@ doc_to_target: "{{{{answer}}}}"
 generation_kwargs: {{until: ["</s>"], max_gen_toks: 64}}
 """
 SCORED = """output_type: multiple_choice
-doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC. {{choices[2]}}\\nD. {{choices[3]}}\\nAnswer:"
-doc_to_choice: ["A", "B", "C", "D"]
+doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC.
+{{choices[2]}}\\nD. {{choices[3]}}\\nAnswer:" doc_to_choice: ["A", "B", "C", "D"]
 doc_to_target: "{{answer}}"
 """
 RUN_LM_EVAL = (
     f"{OWN_TASKS_ONLY}\nimport sys\n"
     "from lm_eval.__main__ import cli_evaluate\n"
-    "sys.argv = 'lm_eval --model dummy --include_path tasks --log_samples --output_path logs"
+    "sys.argv = 'lm_eval --model dummy --include_path tasks --log_samples "
+    "--output_path logs"
     " --tasks gsm8k_8,mmlu_5,qmsum_0'.split()\n"
     "cli_evaluate()\n"
 )

@@ -88,7 +88,8 @@ def test_a_setting_that_pays_is_set_with_what_it_gains():
 def test_what_is_chosen_is_not_beaten_by_a_row_of_its_own_table(
     data, model, gpu, output
 ):
-    """In the aim, unless it gains too little or not in every case; and then in the longest gap."""
+    """In the aim, unless it gains too little or not in every case; and then in the
+    longest gap."""
     made = recommend(data, model=model, gpu=gpu, vllm_version="0.32", max_output=output)
     assert [run.setting for run in made.tried] == [DEFAULT, BEST]
     (theirs,), ours = (
@@ -113,7 +114,8 @@ def test_what_is_chosen_is_not_beaten_by_a_row_of_its_own_table(
 
 
 def test_a_finalist_must_gain_in_every_variation():
-    """512 requests at once gain over 3 % with the outputs assumed, and lose with longer ones."""
+    """512 requests at once gain over 3 % with the outputs assumed, and lose with longer
+    ones."""
     made = advised(range(50, 1_050), gpu="a100-80gb")
     assert made.settings.given() == {}
     assert (made.advice.doubt, made.advice.gain >= WORTH) == ("longer_outputs", True)
@@ -154,7 +156,8 @@ def test_where_the_models_own_context_does_not_fit_it_is_what_fits_with_some_roo
 
 
 def test_what_fits_only_from_the_second_start_on_is_no_plan():
-    """A first start compiles, and refuses a context for which it has too little room then."""
+    """A first start compiles, and refuses a context for which it has too little room
+    then."""
     how = {"model": "llama-3.1-8b", "gpu": "l4"}
     assert advised([300, 30_000], **how).settings.max_model_len >= 30_256
     with pytest.raises(InputError, match="does not fit"):
@@ -231,8 +234,9 @@ def test_the_cost_is_known_before_the_run_with_its_range():
 
 def test_more_prompts_than_are_simulated_cost_in_proportion(monkeypatch):
     monkeypatch.setattr("chunkscope.planning.drawing.MOST_REQUESTS", 400)
-    few, many = (recommend(profile(data=[100] * n), model="qwen3-8b", gpu="h200", max_output=8)
-                 for n in (400, 1_200))  # fmt: skip
+    machine = {"model": "qwen3-8b", "gpu": "h200", "max_output": 8}
+    few = recommend(profile(data=[100] * 400), **machine)
+    many = recommend(profile(data=[100] * 1_200), **machine)
     assert many.run.requests == few.run.requests == 400
     assert many.cost.input_tokens == 3 * few.cost.input_tokens
     assert many.cost.hours == pytest.approx(3 * few.cost.hours)
@@ -261,7 +265,8 @@ def test_without_a_model_or_a_gpu_the_length_rule_answers_and_says_so(where):
 
 
 def test_nothing_is_said_of_times_that_were_not_simulated():
-    """A GPU by its memory alone: how wrong predicted times were followed an answer without any."""
+    """A GPU by its memory alone: how wrong predicted times were followed an answer
+    without any."""
     assert not any("times" in text for text in cautions(advised(TAIL, gpu="80GiB")))
 
 
@@ -314,7 +319,7 @@ def test_off_comes_with_a_budget_of_at_least_max_model_len_and_no_threshold(wher
     )
 
 
-def test_off_that_does_not_fit_or_that_vllm_refuses_a_mamba_like_model_is_a_contradiction():
+def test_off_is_refused_where_it_does_not_fit_or_vllm_refuses_it():
     with pytest.raises(UsageError, match="--mode off"):
         plan(LONG, mode=Mode.OFF, gpu="20GiB")
     llama = find_model("llama-3.1-8b")
@@ -402,7 +407,8 @@ def test_room_for_an_output_is_asked_for_or_in_the_data_or_its_task_or_256(
 
 
 def test_no_dataset_borrows_anothers_outputs_and_the_range_is_over_what_is_assumed():
-    """One known dataset gave all others its longest answer, and nothing was said to be assumed."""
+    """One known dataset gave all others its longest answer, and nothing was said to be
+    assumed."""
     known = dataset("known", [100] * 20, output_lengths=LengthHistogram.of([700]))
     data = replace(profile(), datasets=(known, dataset("unknown", [100] * 30)))
     made = recommend(data, model="llama-3.1-8b", gpu="h200", vllm_version="0.24")
@@ -565,12 +571,20 @@ MODEL_NAMES = ["llama-3.1-8b", "qwen2.5-7b-instruct", "gemma-2-9b", "deepseek-v2
     1,
     Entry.OTHER,
 )
-def test_any_plan_is_one_its_vllm_accepts(
+def test_any_plan_is_one_its_vllm_accepts(  # noqa: PLR0913  (all are drawn)
     lengths, version, model, gpu, mode, task, output, entry
 ):
     try:
-        made = recommend(profile(data=lengths), model=model, gpu=gpu, vllm_version=version,
-                         mode=mode, task=task, max_output=output, entry=entry)  # fmt: skip
+        made = recommend(
+            profile(data=lengths),
+            model=model,
+            gpu=gpu,
+            vllm_version=version,
+            mode=mode,
+            task=task,
+            max_output=output,
+            entry=entry,
+        )
     except (UsageError, InputError):
         return
     full = made.effective
@@ -590,7 +604,7 @@ def test_any_plan_is_one_its_vllm_accepts(
     assert built(Plan, plain(made)) == made
 
 
-# -- what has to be said first ---------------------------------------------------------------------
+# -- what has to be said first -------------------------------------------------------
 
 
 def of(*datasets: DatasetProfile) -> Profile:

@@ -89,7 +89,7 @@ def test_the_benefit_tier_follows_the_longest_prompt():
         "median of the chunked",
     ],
 )
-def test_chunks_count_only_the_prompts_over_the_threshold(
+def test_chunks_count_only_the_prompts_over_the_threshold(  # noqa: PLR0913
     prompts, size, rate, share, median, longest
 ):
     chunks = chunked(LengthHistogram.of(prompts), size)

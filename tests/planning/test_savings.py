@@ -1,4 +1,5 @@
-"""What would make the run shorter, whatever the flags: from what the profile counted."""
+"""What would make the run shorter, whatever the flags: from what the profile
+counted."""
 
 import json
 from dataclasses import replace
@@ -86,9 +87,16 @@ def test_many_datasets_of_one_kind_are_one_saving():
     assert (one.values["others"], one.tokens) == (4, 5 * 42_000)
 
 
-def test_an_early_difference_is_named_with_what_it_loses_and_three_savings_are_at_most():
-    miss = NearMiss(prompts=80, lost_tokens=9_000, position=1, other_position=2, text="on Monday",
-                    other_text="on Friday", same_before=10)  # fmt: skip
+def test_an_early_difference_is_named_with_what_it_loses():
+    miss = NearMiss(
+        prompts=80,
+        lost_tokens=9_000,
+        position=1,
+        other_position=2,
+        text="on Monday",
+        other_text="on Friday",
+        same_before=10,
+    )
     plan = planned(dataset("a", LENGTHS, prefixes=reuse(near_misses=(miss,) * 5)))
     one, *_ = plan.savings
     assert (one.code, one.tokens, one.simulated) == ("early_difference", 9_000, False)
@@ -123,12 +131,13 @@ def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(
         assert saving.values["enough"] < 80, "with all at once the limit would break"
 
 
-# -- on a real vLLM, which computes as many tokens as were predicted -------------------------------
+# -- on a real vLLM, which computes as many tokens as were predicted -----------------
 
 
 @pytest.mark.real
 def test_contexts_that_are_scored_once_are_computed_as_predicted(probe, shared):
-    """MMLU with five shots, as lm-eval logged it: 30 questions of two subjects, four choices."""
+    """MMLU with five shots, as lm-eval logged it: 30 questions of two subjects, four
+    choices."""
     folder = str(shared / "tokenizers" / "qwen3")
     logs = shared / "data/harness_logs/lm-eval-0.4.13/mock__plain"
     files = sorted(logs.glob("samples_mini_mmlu_*.jsonl"))

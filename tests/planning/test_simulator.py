@@ -1,4 +1,5 @@
-"""One way from a plan to a simulated run: recommend, simulate, verify and gate agree."""
+"""One way from a plan to a simulated run: recommend, simulate, verify and gate
+agree."""
 
 from dataclasses import replace
 

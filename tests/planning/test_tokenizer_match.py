@@ -1,4 +1,5 @@
-"""Model and data belong together: lengths of another tokenizer than the model's are said to be."""
+"""Model and data belong together: lengths of another tokenizer than the model's are
+said to be."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""The page in Debian's chromium: silent, drawn, copied, readable, on a desk and on a phone."""
+"""The page in Debian's chromium: silent, drawn, copied, readable, on a desk and on a
+phone."""
 
 import os
 import shutil
@@ -54,7 +55,8 @@ Show = Callable[..., Opened]
 
 @pytest.fixture
 def show(browser: Any) -> Iterator[Show]:
-    """`show(path)` opens a file as a user does: from the disk, in a window of its own."""
+    """`show(path)` opens a file as a user does: from the disk, in a window of its
+    own."""
     with ExitStack() as stack:
 
         def opener(path: Path, *, width: int = 1280, **how: object) -> Opened:
