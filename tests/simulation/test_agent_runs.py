@@ -1,7 +1,9 @@
-"""Agents on an H200, as they were measured: 16, 64 and 160 samples at once.
+"""Agents on an H200, as they were measured: at loads below and beyond the knee.
 
-Each row of a recorded run is a request; the load generator kept so many sessions under
-way in their order, and was cut off at a time limit.
+The runs of Llama-3.1-8B are in the reference data, those of Qwen3-8B, which were
+predicted before they were measured, in reports/h200/agents. Each row of a recorded run
+is a request; the load generator kept so many sessions under way in their order, and was
+cut off at a time limit.
 """
 
 import gzip
@@ -24,9 +26,14 @@ from chunkscope.vllm.engine import Engine
 from chunkscope.vllm.enums import Entry, Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
+from tests.conftest import REPOSITORY
 
-SYSTEM_TOKENS = 2_000  # that all sessions begin with
-LOADS = ("a-c16", "a-c64", "a-c160")
+LLAMA_LOADS = ("a-c16", "a-c64", "a-c160")
+QWEN_LOADS = ("c16-n60-90s", "c40-n120-130s", "c110-n120-160s")
+LOADS = (*LLAMA_LOADS, *QWEN_LOADS)
+QWEN_FOLDER = REPOSITORY / "reports" / "h200" / "agents"
+# What some of the runs with Qwen3-8B had and is not simulated here.
+OTHER_ENGINES = ("kv_offloading_size", "kv_cache_dtype")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +92,12 @@ def recorded(folder: Path) -> dict[str, Recorded]:
     text = (folder / "sessions.jsonl").read_text()
     sessions = [json.loads(line) for line in text.splitlines()]
     runs = {}
-    with gzip.open(folder / "h200-llama-3.1-8b.jsonl.gz", "rt") as file:
+    (file_of_runs,) = folder.glob("*.jsonl.gz")
+    with gzip.open(file_of_runs, "rt") as file:
         for line in file:
             run = json.loads(line)
+            if any(name in run["args"] for name in OTHER_ENGINES):
+                continue
             count = run["run"].get("n", len(sessions))
             runs[run["run"]["name"]] = Recorded(run, sessions[:count])
     return runs
@@ -99,7 +109,7 @@ def workload_of(record: Recorded) -> Workload:
         sessions.append(Session(turns=tuple(turns_of(session)), stretch=0))
     return Workload(
         sessions=tuple(sessions),
-        stretches=(Stretch(parent=-1, tokens=SYSTEM_TOKENS),),
+        stretches=(Stretch(parent=-1, tokens=record.sessions[0]["system_tokens"]),),
         seed=0,
         arrivals="given",
         task=Task.GENERATE,
@@ -134,8 +144,8 @@ def simulated_rows(folder: Path, name: str) -> RequestRows:
     logged = record.run["engine"]
     engine = Engine(
         release=release("0.24"),
-        entry=Entry.OTHER,
-        shape=find_model("llama-3.1-8b"),
+        entry=Entry.SERVE if folder == QWEN_FOLDER else Entry.OTHER,
+        shape=find_model("qwen3-8b" if folder == QWEN_FOLDER else "llama-3.1-8b"),
         gpu=find_gpu("h200"),
     )
     settings = engine.complete(
@@ -176,9 +186,12 @@ def simulated(folder: Path, name: str) -> Seen:
     )
 
 
-@pytest.fixture(scope="module")
-def folder(shared: Path) -> Path:
-    return shared / "data" / "agent_runs"
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, name: str) -> Path:
+    """Where the run of that name is; the reference data may not be here."""
+    if name in QWEN_LOADS:
+        return QWEN_FOLDER
+    return Path(request.getfixturevalue("shared")) / "data" / "agent_runs"
 
 
 @pytest.mark.parametrize("name", LOADS)
@@ -216,9 +229,16 @@ def test_first_tokens_come_when_they_did(folder: Path, name: str) -> None:
     assert predicted.ttft_p95_s == pytest.approx(measured.ttft_p95_s, rel=0.40)
 
 
-def test_the_order_of_the_loads_is_right(folder: Path) -> None:
-    measured = [recorded(folder)[name].seen().requests_per_s for name in LOADS]
-    predicted = [simulated(folder, name).requests_per_s for name in LOADS]
+@pytest.mark.parametrize(
+    ("name", "loads"),
+    [
+        pytest.param("a-c16", LLAMA_LOADS, id="Llama-3.1-8B"),
+        pytest.param("c16-n60-90s", QWEN_LOADS, id="Qwen3-8B"),
+    ],
+)
+def test_the_order_of_the_loads_is_right(folder: Path, loads: tuple[str, ...]) -> None:
+    measured = [recorded(folder)[load].seen().requests_per_s for load in loads]
+    predicted = [simulated(folder, load).requests_per_s for load in loads]
 
     assert order_of(predicted) == order_of(measured)
 
