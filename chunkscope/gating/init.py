@@ -20,6 +20,8 @@ from chunkscope.gating.check import Relation
 from chunkscope.gating.evidence import Values
 from chunkscope.gating.figures import figure_values, output_values, predicted_memory
 from chunkscope.gating.lengths import length_values
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
 
 ROOM = 0.1  # of a value, between it and its limit
 SPEED_ROOM = 0.25  # timings differ from run to run
@@ -127,14 +129,7 @@ def _tables(findings: Findings, values: dict[str, Values], folder: Path) -> Tabl
     profile = findings.profile
     plan = findings.plan
     if profile is not None:
-        data = tables["data"]
-        if any(dataset.sample for dataset in profile.datasets):
-            data["allow_sample"] = True
-        data["datasets"] = [
-            dataset.name for dataset in profile.datasets if dataset.rows
-        ]
-        if plan is not None and plan.settings.max_model_len:
-            data["max_model_len"] = plan.settings.max_model_len
+        tables["data"] |= _data(profile, plan)
         if (folder / BASELINE).exists():
             known = all(dataset.content for dataset in profile.datasets)
             content = "same" if known else "any"
@@ -143,6 +138,17 @@ def _tables(findings: Findings, values: dict[str, Values], folder: Path) -> Tabl
         tables["settings"] = {"file": SETTINGS, "must_be": "as-good"}
     tables["freshness"] = _freshness(findings)
     return tables
+
+
+def _data(profile: Profile, plan: Plan | None) -> Table:
+    """Which datasets there are, and the context that they have to fit."""
+    data: Table = {}
+    if any(dataset.sample for dataset in profile.datasets):
+        data["allow_sample"] = True
+    data["datasets"] = [dataset.name for dataset in profile.datasets if dataset.rows]
+    if plan is not None and plan.settings.max_model_len:
+        data["max_model_len"] = plan.settings.max_model_len
+    return data
 
 
 def _freshness(findings: Findings) -> Table:

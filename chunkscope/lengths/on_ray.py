@@ -71,18 +71,26 @@ def analyze_on_ray(
         size = sum(source.bytes or 0 for source in sources)
         listener.begin(size)
         job = Job(uuid.uuid4().hex, str(Path.cwd()), options, size)
-        far = [source for source in sources if not is_here(source)]
-        counted = count_far(ray, job, far, listener)
-        if any(was_wrong(task) for task in counted.values()):
-            job = replace(job, name=uuid.uuid4().hex, by_reference=True)
-            counted = count_far(ray, job, far, listener)
-        scan = scan_of(job)
-        for source in sources:
-            if is_here(source):
-                counted[source] = count(scan, source)
+        counted = count_all(ray, job, sources, listener)
     infos = [task.tokenizer for task in counted.values() if task.tokenizer is not None]
     datasets = [counted[source].dataset for source in sources]
     return profile_of(paths, options, datasets, infos[0] if infos else None)
+
+
+def count_all(
+    ray: Any, job: Job, sources: Sequence[Source], listener: Progress
+) -> dict[Source, Counted]:
+    """What came of each source: by the cluster, or here if nobody else can read it."""
+    far = [source for source in sources if not is_here(source)]
+    counted = count_far(ray, job, far, listener)
+    if any(was_wrong(task) for task in counted.values()):
+        job = replace(job, name=uuid.uuid4().hex, by_reference=True)
+        counted = count_far(ray, job, far, listener)
+    scan = scan_of(job)
+    for source in sources:
+        if is_here(source):
+            counted[source] = count(scan, source)
+    return counted
 
 
 def is_here(source: Source) -> bool:
