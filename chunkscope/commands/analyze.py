@@ -338,6 +338,11 @@ def analyze(
     if export is not None and export_trace is not None:
         export.write(export_trace)
         say_trace(export_trace, profile)
+    end(profile, out, skip_bad_rows=skip_bad_rows)
+
+
+def end(profile: "Profile", out: Path, *, skip_bad_rows: bool) -> None:
+    """Say where the result is and what comes next; exit 3 where data were bad."""
     has_failed = bool(profile.failures) or (profile.skipped and not skip_bad_rows)
     if has_failed:
         say_written(out, then="fix what failed, run it again")

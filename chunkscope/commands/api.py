@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chunkscope.console import Progress
     from chunkscope.hardware.calibration import Calibration
     from chunkscope.hardware.gpus import Gpu
-    from chunkscope.lengths.options import AnalyzeOptions
+    from chunkscope.lengths.options import AnalyzeOptions, DatasetOptions
     from chunkscope.lengths.profile import Profile
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.models.shape import ModelShape
@@ -42,6 +42,18 @@ if TYPE_CHECKING:
 
 def no_progress() -> None:
     """What is called after each simulated setting, where nobody watches."""
+
+
+def options_by_dataset(
+    tables: Mapping[str, Mapping[str, object]],
+) -> "dict[str, DatasetOptions]":
+    """The options of single datasets, by pattern."""
+    from chunkscope.lengths.options import DatasetOptions
+
+    options = {}
+    for pattern, table in tables.items():
+        options[pattern] = DatasetOptions.of(pattern, table)
+    return options
 
 
 def new_export() -> "TraceExport":
@@ -94,7 +106,7 @@ def analyze(
     `options` stands for all other options of the data and the tokenizer.
     """
     from chunkscope.lengths.analyze import analyze as count
-    from chunkscope.lengths.options import AnalyzeOptions, DatasetOptions
+    from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.prompts.harness.rendering import RenderOptions
     from chunkscope.prompts.options import SelectOptions
     from chunkscope.prompts.prefix_files import PrefixFile
@@ -103,9 +115,6 @@ def analyze(
     if ray and (export is not None or export_trace is not None):
         raise UsageError("--ray and --export-trace cannot be used together")
     if options is None:
-        by_dataset = {}
-        for pattern, table in (datasets or {}).items():
-            by_dataset[pattern] = DatasetOptions.of(pattern, table)
         select = SelectOptions(
             fields=several(field),
             each=several(each),
@@ -133,7 +142,7 @@ def analyze(
             tokenizer=chosen_tokenizer(model, tokenizer),
             select=select,
             prefix_file=None if prefix_file is None else PrefixFile.read(prefix_file),
-            datasets=by_dataset,
+            datasets=options_by_dataset(datasets or {}),
             apply_chat_template=apply_chat_template,
             chat_template=None if chat_template is None else Path(chat_template),
             special_tokens=special_tokens,
@@ -144,16 +153,26 @@ def analyze(
             prefixes=prefixes,
         )
     if ray:
-        from chunkscope.lengths.on_ray import analyze_on_ray
-
-        address = ray if isinstance(ray, str) else os.environ.get("RAY_ADDRESS")
-        return analyze_on_ray(paths, address, options=options, listener=listener)
+        return counted_on_ray(paths, ray, options, listener)
     if export is None and export_trace is not None:
         export = new_export()
     profile = count(paths, options=options, listener=listener, export=export)
     if export is not None and export_trace is not None:
         export.write(Path(export_trace))
     return profile
+
+
+def counted_on_ray(
+    paths: Name | Sequence[Name],
+    ray: bool | str,
+    options: "AnalyzeOptions",
+    listener: "Progress | None",
+) -> "Profile":
+    """The same by a cluster: at the address, or the one that RAY_ADDRESS names."""
+    from chunkscope.lengths.on_ray import analyze_on_ray
+
+    address = ray if isinstance(ray, str) else os.environ.get("RAY_ADDRESS")
+    return analyze_on_ray(paths, address, options=options, listener=listener)
 
 
 def recommend(
