@@ -27,11 +27,13 @@ doc_to_text: "{text}"
 doc_to_target: "{{{{answer}}}}"
 generation_kwargs: {{until: ["</s>"], max_gen_toks: 64}}
 """
-SCORED = """output_type: multiple_choice
-doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC.
-{{choices[2]}}\\nD. {{choices[3]}}\\nAnswer:" doc_to_choice: ["A", "B", "C", "D"]
-doc_to_target: "{{answer}}"
-"""
+SCORED = (
+    "output_type: multiple_choice\n"
+    'doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}'
+    '\\nC. {{choices[2]}}\\nD. {{choices[3]}}\\nAnswer:"\n'
+    'doc_to_choice: ["A", "B", "C", "D"]\n'
+    'doc_to_target: "{{answer}}"\n'
+)
 RUN_LM_EVAL = (
     f"{OWN_TASKS_ONLY}\nimport sys\n"
     "from lm_eval.__main__ import cli_evaluate\n"
